@@ -68,7 +68,7 @@ func TestEveryArgumentAndFlagHasACompletion(t *testing.T) {
 func TestFixedValuesAreCompleted(t *testing.T) {
 	for line, want := range map[string]string{
 		"get virtualnode -o=": "json table wide yaml :4",
-		"status -o ":          "json yaml :4",
+		"status -o ":          "json table wide yaml :4",
 		"offload namespace --pod-offloading-strategy ":      "Local LocalAndRemote Remote :4",
 		"offload namespace --pod-offloading-strategy Local": "Local LocalAndRemote :4",
 		"offload namespace --namespace-mapping-strategy S":  "SelectedName :4",

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ import (
 // referenceCommands are the command lines of the reference's documents and of its client, with
 // all flags of each.
 var referenceCommands = []string{
-	"peer --timeout --skip-validation --networking-disabled --gw-server-service-location --gw-server-service-type --gw-server-service-port --gw-server-service-nodeport --gw-server-service-loadbalancerip --gw-client-address --gw-client-port --mtu --create-resource-slice --resource-slice-class --in-band --proxy-url --create-virtual-node --cpu --memory --pods --resource -n --remote-namespace --kubeconfig --context --remote-kubeconfig --remote-context",
+	"peer --timeout --skip-validation --networking-disabled --gw-server-service-location --gw-server-service-type --gw-server-service-port --gw-server-service-nodeport --gw-server-service-loadbalancerip --gw-client-address --gw-client-port --mtu --create-resource-slice --resource-slice-class --in-band --proxy-url --create-virtual-node --cpu --memory --pods --resource -n --remote-namespace --remote-kubeconfig --remote-context --remote-cluster --remote-user",
 	"unpeer --timeout --wait --delete-namespaces -n --remote-namespace",
 	"force unpeer milan --skip-confirm",
 	"authenticate --timeout --in-band --proxy-url", "auth", "unauthenticate --timeout --wait", "unauth",
@@ -29,22 +28,24 @@ var referenceCommands = []string{
 	"generate peering-user --consumer-cluster-id --tls-compatibility-mode", "delete peering-user --consumer-cluster-id", "delete virtualnode mynode",
 	"cordon tenant rome --timeout --skip-confirm", "uncordon tenant rome --timeout", "cordon resourceslice mypool --remote-cluster-id", "cordon rs mypool", "uncordon resourceslice mypool --remote-cluster-id",
 	"drain tenant rome --timeout --skip-confirm", "activate tenant rome --timeout",
-	"info -o", "info peer milan -o", "move volume data -n --target-node --containers-cpu-requests --containers-ram-limits --restic-image --restic-server-image", "move pvc data",
-	"install --set reflection.secret.type=AllowList", "upgrade", "uninstall --purge", "network connect --wait", "network reset", "test network --basic",
+	"info -o -g --get", "info peer milan -o -g --get", "move volume data -n --target-node --containers-cpu-requests --containers-ram-limits --restic-image --restic-server-image", "move pvc data",
+	"version --client", "install --set reflection.secret.type=AllowList", "upgrade", "uninstall --purge", "network connect --wait", "network reset", "test network --basic",
 	"create configuration c", "create gatewayserver s", "create gatewayclient c", "create publickey k", "generate configuration", "generate publickey", "delete publickey k",
 }
+
+// globalFlags are those of every command of the reference's client.
+var globalFlags = []string{"--kubeconfig", "--context", "--cluster", "--user", "-v", "--verbose", "--skip-confirm", "--global-labels", "--global-annotations"}
 
 // TestTheCommandsOfTheReferenceAreKnown finds each command and each flag of the reference, or a
 // reason why it is refused.
 func TestTheCommandsOfTheReferenceAreKnown(t *testing.T) {
-	lines := append([]string(nil), referenceCommands...)
-	for _, document := range documents(t) {
-		lines = append(lines, commandLines(document)...)
-	}
-	for _, line := range lines {
+	for _, line := range append(documentLines(t), referenceCommands...) {
 		t.Run(line, func(t *testing.T) {
 			root := command(nil)
 			words := strings.Fields(line)
+			if words[0] != "install" && words[0] != "version" {
+				words = append(words, globalFlags...)
+			}
 			found, _, err := root.Find(words)
 			require.NoError(t, err)
 			require.NotEqual(t, root, found, "the command does not exist")
@@ -60,7 +61,7 @@ func TestTheCommandsOfTheReferenceAreKnown(t *testing.T) {
 			for _, word := range words {
 				if name, ok := strings.CutPrefix(word, "--"); ok {
 					name, _, _ = strings.Cut(name, "=")
-					assert.NotNil(t, found.Flags().Lookup(name), "flag --%s", name)
+					assert.NotNil(t, found.Flag(name), "flag --%s", name)
 				} else if name, ok := strings.CutPrefix(word, "-"); ok {
 					assert.NotNil(t, found.Flags().ShorthandLookup(name), "flag -%s", name)
 				}
@@ -69,46 +70,36 @@ func TestTheCommandsOfTheReferenceAreKnown(t *testing.T) {
 	}
 }
 
-// documents returns the texts of the reference's documents, beside the clone if they are there.
-func documents(t *testing.T) []string {
+// documentLines returns the command lines in the reference's documents.
+func documentLines(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../../shared/reference/documents/*.txt")
+	text, err := os.ReadFile(filepath.Join("testdata", "reference-command-lines.txt"))
 	require.NoError(t, err)
-	var texts []string
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		texts = append(texts, string(text))
-	}
-	return texts
-}
-
-var (
-	// commandLine is a command of the reference's client in a text; words that are not part of it
-	// follow in sentences.
-	commandLine = regexp.MustCompile(`liqoctl ((?:install|peer|unpeer|authenticate|unauthenticate|offload namespace|unoffload namespace|create \w+|get \w+|delete \w+|move volume|info)\b(?: \.\.\. --set "[^"]*")?)`)
-)
-
-// commandLines returns the command lines in a text.
-func commandLines(text string) []string {
 	var lines []string
-	for _, match := range commandLine.FindAllStringSubmatch(text, -1) {
-		lines = append(lines, strings.NewReplacer("... ", "", `"`, "").Replace(match[1]))
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
 	}
+	require.NotEmpty(t, lines)
 	return lines
 }
 
 // TestFlagsWithoutAMeaningAreRefused sets flags of the reference.
 func TestFlagsWithoutAMeaningAreRefused(t *testing.T) {
 	for line, want := range map[string]string{
-		"peer --gw-server-service-port 51840":                                     "no networking module",
-		"peer --in-band":                                                          "set --proxy-url",
-		"unpeer --wait=false":                                                     "the command always waits",
-		"generate peering-user --tls-compatibility-mode true":                     "always Ed25519",
-		"move volume data --restic-image x":                                       "without restic",
-		"install --cluster-id rome":                                               "helm install",
-		"peer --skip-validation --in-band=false --networking-disabled unexpected": "unknown command",
-		"unpeer --wait unexpected":                                                "unknown command",
+		"peer --gw-server-service-port 51840":                 "no networking module",
+		"peer --in-band":                                      "set --proxy-url",
+		"unpeer --wait=false":                                 "the command always waits",
+		"generate peering-user --tls-compatibility-mode true": "always Ed25519",
+		"move volume data --restic-image x":                   "without restic",
+		"install --cluster-id rome":                           "helm install",
+		"peer --global-labels team=shop":                      "kubectl label",
+		"create resourceslice a --global-annotations a=b":     "kubectl annotate",
+		"peer --skip-validation --skip-confirm --in-band=false --networking-disabled unexpected": "unknown command",
+		"get nonce -o table":       "unknown shorthand flag",
+		"create nonce -o table":    `"table" is none of json, yaml`,
+		"unpeer --wait unexpected": "unknown command",
 	} {
 		t.Run(line, func(t *testing.T) {
 			root := command(nil)
@@ -118,9 +109,4 @@ func TestFlagsWithoutAMeaningAreRefused(t *testing.T) {
 			assert.Contains(t, message, want)
 		})
 	}
-}
-
-func TestCommandLinesAreFoundInDocuments(t *testing.T) {
-	assert.Equal(t, []string{"peer", "create resourceslice", "install --set reflection.secret.type=AllowList"},
-		commandLines("the liqoctl peer is enough. Use the liqoctl create resourceslice command:\nliqoctl install ... --set \"reflection.secret.type=AllowList\""))
 }

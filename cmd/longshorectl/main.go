@@ -12,6 +12,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -98,6 +99,7 @@ func command(compile engine.Compiler) *cobra.Command {
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 		group("move", "Copy data between clusters", move.Volume(streams)),
 	)
+	root.AddCommand(versionCommand(streams.Out))
 	root.AddCommand(plan.Command(os.Stdin, os.Stdout, os.Getenv, compile))
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv, Compiler: compile}))
 	refused(root)
@@ -105,6 +107,17 @@ func command(compile engine.Compiler) *cobra.Command {
 	output.UsageArgs(root)
 	complete.AddTo(root)
 	return root
+}
+
+// versionCommand prints what --version prints, as that of the reference does.
+func versionCommand(out io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this command", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(out, version.Version())
+			return err //nolint:wrapcheck // A closed pipe.
+		},
+	}
 }
 
 // group returns a command that has only subcommands.

@@ -57,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 		"a misspelled command":                 {[]string{"polcy"}, output.CodeUsage, "did you mean policy?"},
 		"an unknown command of policy":         {[]string{"policy", "frob"}, output.CodeUsage, `longshorectl policy has no command "frob"`},
 		"an unknown flag":                      {[]string{"explain", "--frob"}, output.CodeUsage, "--frob"},
-		"an unknown format":                    {[]string{"policy", "inspect", "x.wasm", "-o", "xml"}, output.CodeUsage, `"xml" is none of json, yaml`},
+		"an unknown format":                    {[]string{"policy", "inspect", "x.wasm", "-o", "xml"}, output.CodeUsage, `"xml" is none of table, wide, json, yaml`},
 		"an object that is not named":          {[]string{"explain"}, output.CodeUsage, ""},
 		"a kubeconfig that is missing":         {[]string{"explain", "pod/web", "--kubeconfig", missing}, output.CodeFailed, "no such file"},
 		"the same, for a policy":               {[]string{"policy", "inspect", "--policy", "p", "--kubeconfig", missing}, output.CodeFailed, "no such file"},

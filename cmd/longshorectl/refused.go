@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
@@ -64,26 +65,34 @@ func (f *refusedFlag) Set(value string) error {
 
 // refusedFlags adds the flags of the reference's client that the commands do not have.
 func refusedFlags(root *cobra.Command) {
+	const ownMetadata = "objects get the labels and annotations that the clusters read; add others with kubectl label and kubectl annotate"
 	const waits = "the command always waits: what is left of a peering would block the next step; run it in the background instead"
 	both := []string{"true", "false"}
+	addTo := func(set *pflag.FlagSet, names []string, flag refusedFlag) {
+		for _, name := range names {
+			set.Var(&flag, name, flag.reason)
+			set.Lookup(name).Hidden = true
+			if slices.Contains(flag.accepts, "true") || name == "in-band" {
+				set.Lookup(name).NoOptDefVal = "true"
+			}
+		}
+	}
+	addTo(root.PersistentFlags(), []string{"global-labels", "global-annotations"}, refusedFlag{reason: ownMetadata})
+	// Commands that ask before they act have a flag of this name.
+	addTo(root.PersistentFlags(), []string{"skip-confirm"}, refusedFlag{accepts: both, reason: "it must be true or false"})
 	add := func(path string, names []string, flag refusedFlag) {
 		found, _, err := root.Find(strings.Fields(path))
 		if err != nil {
 			panic(err) // The paths are constant.
 		}
-		for _, name := range names {
-			found.Flags().Var(&flag, name, flag.reason)
-			found.Flags().Lookup(name).Hidden = true
-			if slices.Contains(flag.accepts, "true") || name == "in-band" {
-				found.Flags().Lookup(name).NoOptDefVal = "true"
-			}
-		}
+		addTo(found.Flags(), names, flag)
 	}
 	add("peer", []string{
 		"gw-server-service-location", "gw-server-service-type", "gw-server-service-port", "gw-server-service-nodeport", "gw-server-service-loadbalancerip",
 		"gw-client-address", "gw-client-port", "mtu",
 	}, refusedFlag{reason: noNetworking})
 	add("peer", []string{"skip-validation"}, refusedFlag{accepts: both, reason: "it must be true or false"})
+	add("version", []string{"client"}, refusedFlag{accepts: both, reason: "it must be true or false"})
 	for _, path := range []string{"peer", "authenticate"} {
 		add(path, []string{"in-band"}, refusedFlag{accepts: []string{"false"}, reason: noNetworking + "; set --proxy-url to a proxy that the consumer reaches"})
 	}

@@ -42,7 +42,7 @@ type Flags struct {
 func (f *Flags) AddTo(command *cobra.Command, role string, timeout time.Duration) {
 	f.Role = role
 	set := command.Flags()
-	f.Flags.AddTo(set)
+	f.AddAllTo(set)
 	if timeout > 0 {
 		set.DurationVar(&f.Timeout, "timeout", timeout, "how long to wait in all")
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,6 +30,10 @@ type Flags struct {
 	Context string
 	// Namespace; the context's when empty.
 	Namespace string
+	// Cluster and User in the file; those of the context when empty.
+	Cluster, User string
+	// Verbose prints each request on the standard error.
+	Verbose bool
 
 	// prefix of the names of the flags.
 	prefix string
@@ -39,11 +45,22 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Context, "context", "", "context in the kubeconfig; the current one when absent")
 }
 
-// AddRemoteTo adds --remote-kubeconfig and --remote-context, for commands on two clusters.
+// AddAllTo adds these, --cluster, --user and --verbose.
+func (f *Flags) AddAllTo(flags *pflag.FlagSet) {
+	f.AddTo(flags)
+	flags.StringVar(&f.Cluster, "cluster", "", "cluster in the kubeconfig; that of the context when absent")
+	flags.StringVar(&f.User, "user", "", "user in the kubeconfig; that of the context when absent")
+	flags.BoolVarP(&f.Verbose, "verbose", "v", false, "print the requests to API servers on the standard error")
+}
+
+// AddRemoteTo adds the same with the prefix remote-, for commands on two clusters. The requests to
+// both are printed, or none.
 func (f *Flags) AddRemoteTo(flags *pflag.FlagSet) {
 	f.prefix = "remote-"
 	flags.StringVar(&f.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the remote cluster; that of the local cluster when absent")
 	flags.StringVar(&f.Context, "remote-context", "", "context of the remote cluster")
+	flags.StringVar(&f.Cluster, "remote-cluster", "", "cluster of the remote cluster in its kubeconfig; that of the context when absent")
+	flags.StringVar(&f.User, "remote-user", "", "user of the remote cluster in its kubeconfig; that of the context when absent")
 }
 
 // AddNamespaceTo adds --namespace.
@@ -80,7 +97,7 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
-	overrides.Context.Namespace = f.Namespace
+	overrides.Context.Namespace, overrides.Context.Cluster, overrides.Context.AuthInfo = f.Namespace, f.Cluster, f.User
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	raw, err := loaded.RawConfig()
 	if err != nil {
@@ -103,6 +120,9 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 	namespace, _, err := loaded.Namespace()
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if f.Verbose {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &printer{next: next, out: os.Stderr} })
 	}
 	return config, namespace, nil
 }

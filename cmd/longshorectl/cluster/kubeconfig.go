@@ -29,19 +29,45 @@ func (f *Flags) checkContext(raw *clientcmdapi.Config) error {
 	if f.Context != "" {
 		name = f.Context
 	}
+	if err := f.checkParts(raw); err != nil {
+		return err
+	}
 	current := raw.Contexts[name]
+	if current != nil {
+		return f.checkPartsOf(name, current, raw)
+	}
 	switch {
-	case current == nil && f.Context != "":
+	case f.Context == "" && f.Cluster != "":
+		return nil // The cluster and the user are named.
+	case f.Context != "":
 		return output.Usagef("context %q does not exist in %s", name, f.file())
-	case current == nil && name != "":
+	case name != "":
 		return fmt.Errorf("the current context %q does not exist in %s: set --%scontext", name, f.file(), f.prefix)
-	case current == nil && len(raw.Contexts) > 0:
+	case len(raw.Contexts) > 0:
 		return fmt.Errorf("%s has no current context: set --%scontext", f.file(), f.prefix)
-	case current == nil:
+	default:
 		return nil // An empty file, which is reported as such, or a pod's own cluster.
-	case raw.Clusters[current.Cluster] == nil:
+	}
+}
+
+// checkParts returns an error unless the cluster and the user that flags name exist.
+func (f *Flags) checkParts(raw *clientcmdapi.Config) error {
+	switch {
+	case f.Cluster != "" && raw.Clusters[f.Cluster] == nil:
+		return output.Usagef("cluster %q does not exist in %s", f.Cluster, f.file())
+	case f.User != "" && raw.AuthInfos[f.User] == nil:
+		return output.Usagef("user %q does not exist in %s", f.User, f.file())
+	default:
+		return nil
+	}
+}
+
+// checkPartsOf returns an error unless the cluster and the user of a context exist, or flags name others.
+func (f *Flags) checkPartsOf(name string, current *clientcmdapi.Context, raw *clientcmdapi.Config) error {
+	switch {
+	case f.Cluster == "" && raw.Clusters[current.Cluster] == nil:
 		return fmt.Errorf("%s has no cluster %q, which context %q names", f.file(), current.Cluster, name)
-	case current.AuthInfo != "" && raw.AuthInfos[current.AuthInfo] == nil:
+	case f.User == "" && current.AuthInfo != "" && raw.AuthInfos[current.AuthInfo] == nil:
 		return fmt.Errorf("%s has no user %q, which context %q names", f.file(), current.AuthInfo, name)
 	default:
 		return nil

@@ -2,6 +2,7 @@ package complete
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
@@ -58,13 +60,13 @@ func flagOf(cmd *cobra.Command, name string) string {
 }
 
 // side names the flags that select a cluster.
-type side struct{ kubeconfig, context string }
+type side struct{ kubeconfig, context, cluster, user string }
 
 var (
-	local     = side{"kubeconfig", "context"}
-	remote    = side{"remote-kubeconfig", "remote-context"}
-	consumer  = side{"consumer", "consumer-context"}
-	provider  = side{"provider", "provider-context"}
+	local     = side{"kubeconfig", "context", "cluster", "user"}
+	remote    = side{"remote-kubeconfig", "remote-context", "remote-cluster", "remote-user"}
+	consumer  = side{kubeconfig: "consumer", context: "consumer-context"}
+	provider  = side{kubeconfig: "provider", context: "provider-context"}
 	fallbacks = map[side]side{remote: local, provider: consumer}
 )
 
@@ -79,10 +81,12 @@ func (s side) kubeconfigOf(cmd *cobra.Command) string {
 
 // config returns the configuration of the cluster and the namespace to use, or nil.
 func (s side) config(cmd *cobra.Command) (*rest.Config, string) {
-	if s == remote && flagOf(cmd, s.kubeconfig) == "" && flagOf(cmd, s.context) == "" {
+	if s == remote && flagOf(cmd, s.kubeconfig) == "" && flagOf(cmd, s.context) == "" && flagOf(cmd, s.cluster) == "" {
 		return nil, "" // It is not known yet which cluster it is.
 	}
-	selected := cluster.Flags{Kubeconfig: s.kubeconfigOf(cmd), Context: flagOf(cmd, s.context), Namespace: flagOf(cmd, "namespace")}
+	selected := cluster.Flags{
+		Kubeconfig: s.kubeconfigOf(cmd), Context: flagOf(cmd, s.context), Cluster: flagOf(cmd, s.cluster), User: flagOf(cmd, s.user), Namespace: flagOf(cmd, "namespace"),
+	}
 	config, namespace, err := selected.Config()
 	if err != nil {
 		return nil, ""
@@ -98,17 +102,28 @@ func (s side) config(cmd *cobra.Command) (*rest.Config, string) {
 
 // contexts lists the contexts of the kubeconfig.
 func (s side) contexts(cmd *cobra.Command, _ []string) []string {
+	return slices.Collect(maps.Keys(s.load(cmd).Contexts))
+}
+
+// clusters lists the clusters of the kubeconfig.
+func (s side) clusters(cmd *cobra.Command, _ []string) []string {
+	return slices.Collect(maps.Keys(s.load(cmd).Clusters))
+}
+
+// users lists the users of the kubeconfig.
+func (s side) users(cmd *cobra.Command, _ []string) []string {
+	return slices.Collect(maps.Keys(s.load(cmd).AuthInfos))
+}
+
+// load reads the kubeconfig; an unreadable one is empty.
+func (s side) load(cmd *cobra.Command) *clientcmdapi.Config {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = s.kubeconfigOf(cmd)
 	raw, err := rules.Load()
 	if err != nil {
-		return nil
+		return clientcmdapi.NewConfig()
 	}
-	names := make([]string, 0, len(raw.Contexts))
-	for name := range raw.Contexts {
-		names = append(names, name)
-	}
-	return names
+	return raw
 }
 
 // names lists objects of all namespaces, or those without one. Only metadata is read.

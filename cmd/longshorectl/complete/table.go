@@ -60,6 +60,7 @@ var flags = map[string]value{
 	// Clusters.
 	"--kubeconfig": path, "--remote-kubeconfig": path, "conform cluster --consumer": path, "conform cluster --provider": path,
 	"--context": oneOf(local.contexts), "--remote-context": oneOf(remote.contexts),
+	"--cluster": oneOf(local.clusters), "--remote-cluster": oneOf(remote.clusters), "--user": oneOf(local.users), "--remote-user": oneOf(remote.users),
 	"--consumer-context": oneOf(consumer.contexts), "--provider-context": oneOf(provider.contexts),
 	"--remote-cluster-id": oneOf(peers), "--consumer-cluster-id": oneOf(peers),
 
@@ -103,6 +104,6 @@ var flags = map[string]value{
 	"--vectors": path, "--virtual-node": path,
 
 	// What only the user knows. A RuntimeClass of remote pods is in the provider.
-	"--calls": free, "--cluster-id": free, "--cpu": free, "--fuel": free, "--image": free, "--labels": free, "--memory": free, "--nonce": free,
+	"--calls": free, "--cluster-id": free, "--cpu": free, "--fuel": free, "--get": free, "--image": free, "--labels": free, "--memory": free, "--nonce": free,
 	"--pods": free, "--proxy-url": free, "--runtime-class-name": free, "--timeout": free,
 }

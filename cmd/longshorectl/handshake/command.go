@@ -55,7 +55,7 @@ func CreateNonce(streams admin.Streams) *cobra.Command {
 			var nonce []byte
 			if err := admin.RunSteps(cmd.Context(), streams.Err, f.Timeout, []admin.Step{
 				{Title: "Nonce for " + string(consumer), Run: func(ctx context.Context, waiting admin.Waiting) error {
-					namespace, err := provider.EnsureTenantNamespace(ctx, consumer)
+					namespace, err := Prepare(ctx, provider, consumer)
 					if err != nil {
 						return err
 					}
@@ -70,7 +70,7 @@ func CreateNonce(streams admin.Streams) *cobra.Command {
 	}
 	f.AddTo(command, "provider", timeout)
 	peer.AddTo(command.Flags(), "cluster ID of the consumer")
-	format.AddTo(command.Flags())
+	format.AddEncodedTo(command.Flags(), "the nonce is made when absent")
 	return command
 }
 
@@ -195,7 +195,7 @@ func GenerateTenant(streams admin.Streams) *cobra.Command {
 			var tenant *authv1beta1.Tenant
 			if err := admin.RunSteps(cmd.Context(), streams.Err, f.Timeout, []admin.Step{
 				{Title: "Signature for " + string(provider), Run: func(ctx context.Context, waiting admin.Waiting) error {
-					namespace, err := consumer.EnsureTenantNamespace(ctx, provider)
+					namespace, err := Prepare(ctx, consumer, provider)
 					if err != nil {
 						return err
 					}
@@ -217,7 +217,7 @@ func GenerateTenant(streams admin.Streams) *cobra.Command {
 	set.StringVar(&nonce, "nonce", "", "nonce that the provider made for this cluster")
 	set.StringVar(&remoteNamespace, "remote-tenant-namespace", "", "tenant namespace in the provider; its default name when absent")
 	set.StringVar(&proxyURL, "proxy-url", "", "HTTP CONNECT proxy through which the consumer reaches the provider's API server")
-	format.AddTo(set)
+	format.AddEncodedTo(set, "yaml when absent")
 	return command
 }
 
@@ -267,7 +267,7 @@ func GenerateIdentity(streams admin.Streams) *cobra.Command {
 	set := command.Flags()
 	peer.AddTo(set, "cluster ID of the consumer")
 	set.StringVar(&remoteNamespace, "remote-tenant-namespace", "", "tenant namespace in the consumer; its default name when absent")
-	format.AddTo(set)
+	format.AddEncodedTo(set, "yaml when absent")
 	return command
 }
 

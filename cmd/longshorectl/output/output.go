@@ -122,26 +122,59 @@ const (
 
 // AddTo adds the flag.
 func (f *Format) AddTo(flags *pflag.FlagSet) {
-	flags.VarP(f, "output", "o", "json or yaml; text for people when absent")
+	flags.VarP(f, "output", "o", "table or wide, which is text for people, json or yaml")
+}
+
+// AddEncodedTo adds the flag to a command that prints objects and no text. The usage says what it does
+// without the flag.
+func (f *Format) AddEncodedTo(flags *pflag.FlagSet, absent string) {
+	flags.VarP((*encoded)(f), "output", "o", "json or yaml; "+absent)
 }
 
 // String implements pflag.Value.
-func (f *Format) String() string { return string(*f) }
+func (f *Format) String() string {
+	if *f == Text {
+		return table
+	}
+	return string(*f)
+}
 
 // Type implements pflag.Value.
 func (f *Format) Type() string { return "format" }
 
 // Values are the formats that can be set.
-func (f *Format) Values() []string { return []string{string(JSON), string(YAML)} }
+func (f *Format) Values() []string { return (&Tables{}).Values() }
 
 // Set implements pflag.Value.
 func (f *Format) Set(value string) error {
+	var tables Tables
+	if err := tables.Set(value); err != nil {
+		return err
+	}
+	*f = tables.Format
+	return nil
+}
+
+// encoded is a Format that is not text.
+type encoded Format
+
+// String implements pflag.Value.
+func (e *encoded) String() string { return string(*e) }
+
+// Type implements pflag.Value.
+func (e *encoded) Type() string { return "format" }
+
+// Values are the formats that can be set.
+func (e *encoded) Values() []string { return []string{string(JSON), string(YAML)} }
+
+// Set implements pflag.Value.
+func (e *encoded) Set(value string) error {
 	switch Format(value) {
 	case JSON, YAML:
-		*f = Format(value)
+		*e = encoded(value)
 		return nil
 	default:
-		return fmt.Errorf("%q is none of %s", value, strings.Join(f.Values(), ", "))
+		return fmt.Errorf("%q is none of %s", value, strings.Join(e.Values(), ", "))
 	}
 }
 

@@ -55,6 +55,23 @@ func TestFormatsOfTables(t *testing.T) {
 	}
 }
 
+func TestTextIsATable(t *testing.T) {
+	for value, want := range map[string]output.Format{"table": output.Text, "wide": output.Text, "json": output.JSON, "yaml": output.YAML} {
+		format := output.YAML
+		require.NoError(t, format.Set(value))
+		assert.Equal(t, want, format)
+	}
+	var format output.Format
+	require.Error(t, format.Set("xml"))
+	assert.Equal(t, "table", format.String())
+
+	encoded, set := output.YAML, pflag.NewFlagSet("", pflag.ContinueOnError)
+	encoded.AddEncodedTo(set, "yaml when absent")
+	require.ErrorContains(t, set.Parse([]string{"-o", "table"}), `"table" is none of json, yaml`)
+	require.NoError(t, set.Parse([]string{"-o", "json"}))
+	assert.Equal(t, output.JSON, encoded)
+}
+
 func TestColumnsAreAlignedWithoutColorsAndControlCharacters(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, output.Table(&out, []string{"NAME", "PEER", "AGE"}, [][]string{{"a", "", "1d"}, {"long\x1b[2Jname", "b", ""}}))

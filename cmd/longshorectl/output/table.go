@@ -16,6 +16,12 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
+// The formats of a table.
+const (
+	table = "table"
+	wide  = "wide"
+)
+
 // Tables is the value of --output of a command that prints a table.
 type Tables struct {
 	// Format is Text for a table.
@@ -33,9 +39,9 @@ func (t *Tables) AddTo(flags *pflag.FlagSet) {
 func (t *Tables) String() string {
 	switch {
 	case t.Wide:
-		return "wide"
+		return wide
 	case t.Format == Text:
-		return "table"
+		return table
 	default:
 		return string(t.Format)
 	}
@@ -45,13 +51,13 @@ func (t *Tables) String() string {
 func (t *Tables) Type() string { return "format" }
 
 // Values are all formats.
-func (t *Tables) Values() []string { return []string{"table", "wide", string(JSON), string(YAML)} }
+func (t *Tables) Values() []string { return []string{table, wide, string(JSON), string(YAML)} }
 
 // Set implements pflag.Value.
 func (t *Tables) Set(value string) error {
 	switch value {
-	case "table", "wide":
-		*t = Tables{Wide: value == "wide"}
+	case table, wide:
+		*t = Tables{Wide: value == wide}
 	case string(JSON), string(YAML):
 		*t = Tables{Format: Format(value)}
 	default:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -17,6 +18,8 @@ type Pair struct {
 
 	// The tenant namespaces: that of the provider in the consumer, and the reverse.
 	inConsumer, inProvider string
+	// granted is what the provider answered to a ResourceSlice; nil before that.
+	granted *resourceslice.Granted
 }
 
 // AuthenticateSteps give the consumer its credentials for the provider (wire P2.3).
@@ -24,10 +27,10 @@ func (p *Pair) AuthenticateSteps() []admin.Step {
 	var nonce []byte
 	return []admin.Step{
 		{Title: "Tenant namespaces in both clusters", Run: func(ctx context.Context, _ admin.Waiting) (err error) {
-			if p.inConsumer, err = p.Consumer.EnsureTenantNamespace(ctx, p.Provider.ID); err != nil {
+			if p.inConsumer, err = handshake.Prepare(ctx, p.Consumer, p.Provider.ID); err != nil {
 				return err
 			}
-			p.inProvider, err = p.Provider.EnsureTenantNamespace(ctx, p.Consumer.ID)
+			p.inProvider, err = handshake.Prepare(ctx, p.Provider, p.Consumer.ID)
 			return err
 		}},
 		{Title: "Nonce of the provider", Run: func(ctx context.Context, waiting admin.Waiting) (err error) {

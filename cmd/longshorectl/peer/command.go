@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
@@ -38,7 +39,7 @@ type flags struct {
 }
 
 func (f *flags) addTo(set *pflag.FlagSet, timeout time.Duration) {
-	f.local.AddTo(set)
+	f.local.AddAllTo(set)
 	f.remote.AddRemoteTo(set)
 	set.StringVarP(&f.namespace, "namespace", "n", "longshore", "namespace of Longshore in the local cluster, the consumer")
 	set.StringVar(&f.remoteNamespace, "remote-namespace", "longshore", "namespace of Longshore in the remote cluster, the provider")
@@ -48,9 +49,10 @@ func (f *flags) addTo(set *pflag.FlagSet, timeout time.Duration) {
 
 // connect reaches both clusters.
 func (f *flags) connect(ctx context.Context) (*Pair, error) {
-	if f.remote.Kubeconfig == "" && f.remote.Context == "" {
+	if f.remote.Kubeconfig == "" && f.remote.Context == "" && f.remote.Cluster == "" {
 		return nil, output.Usagef("set --remote-kubeconfig or --remote-context: the remote cluster is the provider")
 	}
+	f.remote.Verbose = f.local.Verbose
 	if f.remote.Kubeconfig == "" {
 		f.remote.Kubeconfig = f.local.Kubeconfig
 	}
@@ -89,6 +91,9 @@ type Result struct {
 	// ResourceSlice and VirtualNode are what was made of the peering.
 	ResourceSlice string `json:"resourceSlice,omitempty"`
 	VirtualNode   string `json:"virtualNode,omitempty"`
+	// Granted is what the provider grants, and Note how that differs from the request.
+	Granted corev1.ResourceList `json:"granted,omitempty"`
+	Note    string              `json:"note,omitempty"`
 	// State is Peered, Authenticated or NotPeered.
 	State string `json:"state"`
 }
@@ -98,7 +103,11 @@ func (r *Result) text(w io.Writer) error {
 	if node == "" {
 		node = "-"
 	}
-	return output.Table(w, []string{"CONSUMER", "PROVIDER", "STATE", "VIRTUAL NODE"}, [][]string{{r.Consumer, r.Provider, r.State, node}})
+	if err := output.Table(w, []string{"CONSUMER", "PROVIDER", "STATE", "VIRTUAL NODE"}, [][]string{{r.Consumer, r.Provider, r.State, node}}); err != nil || r.Note == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, output.Sprintf("%s", r.Note))
+	return err //nolint:wrapcheck // A closed pipe.
 }
 
 // action is a command on two clusters.
@@ -137,6 +146,9 @@ func (a *action) build(streams admin.Streams) *cobra.Command {
 		}
 		result.Consumer, result.Provider = string(pair.Consumer.ID), string(pair.Provider.ID)
 		result.ConsumerNamespace, result.ProviderNamespace = pair.inConsumer, pair.inProvider
+		if pair.granted != nil {
+			result.Granted, result.Note = pair.granted.Slice.Status.Resources, pair.granted.Note
+		}
 		return output.Print(streams.Out, f.format, result, result.text)
 	}
 	f.addTo(command.Flags(), a.timeout)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -151,7 +152,7 @@ func generate(ctx context.Context, provider *admin.Cluster, consumer liqocorev1b
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := provider.EnsureTenantNamespace(ctx, consumer)
+	namespace, err := handshake.Prepare(ctx, provider, consumer)
 	if err != nil {
 		return nil, err
 	}

@@ -390,7 +390,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"an empty input":          {[]string{"run", file, "-i", write(t, "empty", nil)}, output.CodeFailed, "it is empty"},
 		"an input that is not":    {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("a: b"))}, output.CodeFailed, "must be an object with a kind"},
 		"no YAML":                 {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("{"))}, output.CodeFailed, "neither YAML nor JSON"},
-		"an unknown format":       {[]string{"inspect", file, "-o", "xml"}, output.CodeFailed, `"xml" is none of json, yaml`},
+		"an unknown format":       {[]string{"inspect", file, "-o", "xml"}, output.CodeFailed, `"xml" is none of table, wide, json, yaml`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

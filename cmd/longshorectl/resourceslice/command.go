@@ -43,6 +43,7 @@ func Create(streams admin.Streams) *cobra.Command {
 		Short:   "Ask a provider for resources, and make a virtual node of them",
 		Long: "Ask a provider, with which this cluster is peered, for resources, and make a virtual node of them. For a slice that exists, resources that\n" +
 			"are not named stay as they are. -o yaml or json prints the object, which can be edited and applied, and creates nothing.\n" +
+			"The provider may grant another amount than was asked for, which is shown.\n" +
 			"Exit codes: 0 granted, 1 failed, 2 wrong command line, 4 the provider denied the slice.",
 		Example: "  longshorectl create resourceslice mypool --remote-cluster-id milan --cpu 8 --memory 16Gi --pods 50\n" +
 			"  longshorectl create resourceslice gpus --remote-cluster-id milan --resource nvidia.com/gpu=2 --no-virtual-node",
@@ -85,20 +86,24 @@ func (f *createFlags) run(ctx context.Context, streams admin.Streams, name strin
 	if err := checkConflicts(ctx, consumer, request, namespace); err != nil {
 		return err
 	}
-	var slice *authv1beta1.ResourceSlice
+	var granted *Granted
 	steps := []admin.Step{{Title: "Resources of " + string(provider), Run: func(ctx context.Context, waiting admin.Waiting) (err error) {
-		slice, err = Apply(ctx, consumer, namespace, provider, request, waiting)
+		granted, err = Apply(ctx, consumer, namespace, provider, request, waiting)
 		return err
 	}}}
 	if request.VirtualNode {
 		steps = append(steps, admin.Step{Title: "Virtual node " + name, Run: func(ctx context.Context, waiting admin.Waiting) error {
-			return virtualnode.WaitReady(ctx, consumer, namespace, name, ExpectedGrant(slice), waiting)
+			return virtualnode.WaitOf(ctx, consumer, granted.Slice, waiting)
 		}})
 	}
 	if err := admin.RunSteps(ctx, streams.Err, f.Timeout, steps); err != nil {
 		return err
 	}
-	return Print(streams.Out, f.format, []*authv1beta1.ResourceSlice{slice}, true, time.Now())
+	if err := Print(streams.Out, f.format, []*authv1beta1.ResourceSlice{granted.Slice}, true, time.Now()); err != nil || granted.Note == "" {
+		return err
+	}
+	_, err = fmt.Fprintln(streams.Out, output.Sprintf("%s", granted.Note))
+	return err //nolint:wrapcheck // A closed pipe.
 }
 
 // checkConflicts reads what has the name of a request, before anything is written.

@@ -29,7 +29,7 @@ func TestWhatTheProviderHasNotDecided(t *testing.T) {
 	const accepted, denied = authv1beta1.ResourceSliceConditionAccepted, authv1beta1.ResourceSliceConditionDenied
 	both := []authv1beta1.ResourceSliceCondition{decided(authentication, accepted), decided(resources, accepted)}
 	for name, tc := range map[string]struct {
-		class          string
+		exists         bool
 		asked, granted map[corev1.ResourceName]string
 		conditions     []authv1beta1.ResourceSliceCondition
 		want, denied   string
@@ -48,26 +48,34 @@ func TestWhatTheProviderHasNotDecided(t *testing.T) {
 		},
 		"the defaults are granted": {conditions: both, granted: map[corev1.ResourceName]string{"cpu": "4"}},
 		"what is asked for is granted": {
-			class: "default", conditions: both, asked: map[corev1.ResourceName]string{"cpu": "8"}, granted: map[corev1.ResourceName]string{"cpu": "8000m", "pods": "110"},
+			exists: true, conditions: both, asked: map[corev1.ResourceName]string{"cpu": "8"}, granted: map[corev1.ResourceName]string{"cpu": "8000m", "pods": "110"},
 		},
 		"the grant does not follow the changed request yet": {
-			class: "default", conditions: both, asked: map[corev1.ResourceName]string{"cpu": "8"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
-			want: "the provider to grant cpu 8 instead of 4",
+			exists: true, conditions: both, asked: map[corev1.ResourceName]string{"cpu": "8"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
+			want: "the provider to answer the request; it has granted 4 of 8 cpu",
 		},
 		"a resource that is new in the request": {
-			conditions: both, asked: map[corev1.ResourceName]string{"nvidia.com/gpu": "1"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
-			want: "the provider to grant nvidia.com/gpu 1",
+			exists: true, conditions: both, asked: map[corev1.ResourceName]string{"nvidia.com/gpu": "1"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
+			want: "the provider to answer the request; it has granted 0 of 1 nvidia.com/gpu",
 		},
-		"a class that grants less": {
-			class: "gpu", conditions: both, asked: map[corev1.ResourceName]string{"cpu": "8"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
+		"a grant that does not follow a request for less": {
+			exists: true, conditions: both, asked: map[corev1.ResourceName]string{"cpu": "2"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
+			want: "the provider to answer the request; it has granted 4 cpu instead of 2",
+		},
+		"a denial of an earlier request": {
+			exists: true, conditions: []authv1beta1.ResourceSliceCondition{both[0], decided(resources, denied)},
+			want: "the provider to accept what it has denied before",
+		},
+		"a new slice that is granted less": {
+			conditions: both, asked: map[corev1.ResourceName]string{"cpu": "8"}, granted: map[corev1.ResourceName]string{"cpu": "4"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slice := &authv1beta1.ResourceSlice{}
 			slice.Name = "milan"
-			slice.Spec.Class, slice.Spec.Resources = authv1beta1.ResourceSliceClass(tc.class), list(tc.asked)
+			slice.Spec.Resources = list(tc.asked)
 			slice.Status.Conditions, slice.Status.Resources = tc.conditions, list(tc.granted)
-			missing, err := pending(slice)
+			missing, err := (&answer{isFirst: !tc.exists}).pending(slice, now)
 			assert.Equal(t, tc.want, missing)
 			if tc.denied == "" {
 				require.NoError(t, err)

@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -44,12 +45,14 @@ func Status(streams admin.Streams) *cobra.Command {
 
 // Info is longshorectl info.
 func Info(streams admin.Streams) *cobra.Command {
-	f, format := admin.Flags{}, output.Text
+	f, format, get := admin.Flags{}, output.Text, ""
 	command := &cobra.Command{
-		Use:     "info [PEER]",
-		Short:   "Describe this cluster, or one of its peers",
-		Long:    "Describe this cluster, or one of its peers.\nExit codes: 0 described, 1 failed, 2 wrong command line.",
-		Example: "  longshorectl info\n  longshorectl info milan -o yaml",
+		Use:   "info [PEER]",
+		Short: "Describe this cluster, or one of its peers",
+		Long: "Describe this cluster, or one of its peers. --get prints one field of what -o json prints, by its path: names are separated by dots, and their\n" +
+			"case does not matter; an element of a list is named by its clusterID or name. clusterid is cluster.clusterID, and local, as in Liqo's scripts, is\n" +
+			"cluster.\nExit codes: 0 described, 1 failed, 2 wrong command line.",
+		Example: "  longshorectl info\n  longshorectl info milan -o yaml\n  longshorectl info --get clusterid\n  longshorectl info --get peers.milan.authentication",
 		// The reference says `info peer milan`.
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,18 +65,37 @@ func Info(streams admin.Streams) *cobra.Command {
 			}
 			style := output.StyleOf(streams.Out, os.Getenv)
 			if len(args) == 0 || len(args) == 1 && args[0] == "peer" {
-				return output.Print(streams.Out, format, report, func(w io.Writer) error { return report.text(w, style) })
+				return printInfo(streams.Out, format, get, report, func(w io.Writer) error { return report.text(w, style) })
 			}
 			peer, err := report.of(args[len(args)-1])
 			if err != nil {
 				return err
 			}
-			return output.Print(streams.Out, format, peer, func(w io.Writer) error { return report.details(w, style, peer) })
+			return printInfo(streams.Out, format, get, peer, func(w io.Writer) error { return report.details(w, style, peer) })
 		},
 	}
 	f.AddTo(command, "cluster", 0)
 	format.AddTo(command.Flags())
+	command.Flags().StringVarP(&get, "get", "g", "", "path of the field to print, instead of everything")
 	return command
+}
+
+// printInfo prints what is known, or one field of it.
+func printInfo(w io.Writer, format output.Format, path string, value any, text func(io.Writer) error) error {
+	if path == "" {
+		return output.Print(w, format, value, text)
+	}
+	field, err := query(value, path)
+	if err != nil {
+		return err
+	}
+	return output.Print(w, format, field, func(w io.Writer) error {
+		if line, ok := field.(string); ok {
+			_, err := fmt.Fprintln(w, output.Sprintf("%s", line))
+			return err //nolint:wrapcheck // A closed pipe.
+		}
+		return output.Print(w, output.YAML, field, nil)
+	})
 }
 
 // of returns a peer, and leaves in the report the problems with it.

@@ -137,7 +137,7 @@ func (f *createFlags) run(ctx context.Context, streams admin.Streams) error {
 			})
 		}},
 		{Title: "Node " + f.spec.Name, Run: func(ctx context.Context, waiting admin.Waiting) error {
-			return WaitReady(ctx, consumer, namespace, f.spec.Name, nil, waiting)
+			return WaitReady(ctx, consumer, namespace, f.spec.Name, waiting)
 		}},
 	}); err != nil {
 		return err

@@ -109,6 +109,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"the key of the consumer is replaced", keyLines},
 		{"a namespace is offloaded and withdrawn", namespaceLines},
 		{"a volume that cannot be moved stays", volumeLines},
+		{"what a consumer gets is limited", limitLines},
 		{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
 		{"unpeer", unpeerLines},
 		{"peering by hand", manualLines},
@@ -222,6 +223,18 @@ func namespaceLines(t *testing.T, s *shell) {
 	s.fails(t, offload+" --namespace-mapping-strategy EnforceSameName", 1, "run longshorectl unoffload namespace shop first")
 	require.NoError(t, s.rig.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 
+}
+
+// limitLines follows the guide, and takes back what it leaves.
+func limitLines(t *testing.T, s *shell) {
+	reader := startHowTos(t, s.rig)
+	reader.runs(t, "cp '"+filepath.Join(topOf(t), "bin", "plugins", "tenantcap", "module.wasm.gz")+"' .")
+	reader.follows(t, "docs/howto/limit-a-consumer.md")
+	reader.runs(t, "helm --kubeconfig milan.kubeconfig upgrade longshore charts/longshore --namespace longshore --reset-then-reuse-values --set provider.limitsEnforcement=None --wait")
+	eventually(t, "the slice has what it asks for", func(t planetest.T) bool {
+		out, _, code := s.run(t, "get resourceslice milan --kubeconfig @rome", "")
+		return code == 0 && strings.Contains(out, " Accepted   9 ")
+	})
 }
 
 func tenancyLines(t *testing.T, s *shell) {

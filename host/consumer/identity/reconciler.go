@@ -6,11 +6,15 @@ package identity
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -101,9 +105,19 @@ func (r *Reconciler) renew(ctx context.Context, identity *authv1beta1.Identity) 
 	if err != nil {
 		return false, fmt.Errorf("writing Renew %q: %w", want.Name, err)
 	}
-	fresh := renew.Status.AuthParams
-	if fresh == nil || len(fresh.SignedCRT) == 0 || equality.Semantic.DeepEqual(*fresh, identity.Spec.AuthParams) {
+	return r.take(ctx, identity, renew.Status.AuthParams)
+}
+
+// take takes the credentials of a Renew into the Identity, unless the Identity has had them before:
+// then an administrator has replaced them since, and the provider has not written newer ones. It reports
+// whether it changed the Identity's spec.
+func (r *Reconciler) take(ctx context.Context, identity *authv1beta1.Identity, fresh *authv1beta1.AuthParams) (bool, error) {
+	if fresh == nil || len(fresh.SignedCRT) == 0 {
 		return false, nil
+	}
+	applied, err := hashOf(fresh)
+	if err != nil || identity.Annotations[authv1beta1.AppliedRenewAnnotation] == applied {
+		return false, err
 	}
 	// A Renew that is older than the Identity's own credentials must not bring back the
 	// previous certificate.
@@ -111,11 +125,24 @@ func (r *Reconciler) renew(ctx context.Context, identity *authv1beta1.Identity) 
 		return false, nil
 	}
 	updated := identity.DeepCopy()
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, authv1beta1.AppliedRenewAnnotation, applied)
 	updated.Spec.AuthParams = *fresh
+	changed := !equality.Semantic.DeepEqual(identity.Spec, updated.Spec)
 	if err := r.Client.Update(ctx, updated); err != nil {
 		return false, fmt.Errorf("updating the credentials of Identity %q: %w", identity.Name, err)
 	}
-	return true, nil
+	*identity = *updated
+	return changed, nil
+}
+
+// hashOf identifies credentials.
+func hashOf(params *authv1beta1.AuthParams) (string, error) {
+	encoded, err := json.Marshal(params)
+	if err != nil {
+		return "", fmt.Errorf("encoding credentials: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // isNewer reports whether a certificate ends after another one. One that is not usable is older

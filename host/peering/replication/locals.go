@@ -54,6 +54,23 @@ func (l *locals) subscribe(r *reflector) {
 	r.enqueueAll()
 }
 
+// replicateAgain has the reflectors of a peer look again at all objects in their namespaces, and at all
+// copies, whose objects may be gone.
+func (l *locals) replicateAgain(peer string) {
+	var concerned []*reflector
+	l.mu.Lock()
+	for r := range l.reflectors {
+		if r.peer.id == peer {
+			concerned = append(concerned, r)
+		}
+	}
+	l.mu.Unlock()
+	for _, r := range concerned {
+		r.enqueueAll()
+		r.enqueueCopies()
+	}
+}
+
 func (l *locals) unsubscribe(r *reflector) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

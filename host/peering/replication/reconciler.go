@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,8 +87,8 @@ type session struct {
 	done      chan struct{}
 }
 
-// SetupWithManager registers watches on control-plane kubeconfig Secrets and on tenant
-// namespaces. The rights on Secrets are those of package tenantnamespace.
+// SetupWithManager registers watches on control-plane kubeconfig Secrets, on tenant namespaces and on
+// ForeignClusters. The rights on Secrets are those of package tenantnamespace.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
@@ -105,8 +106,37 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&corev1.Secret{}, builder.WithPredicates(isConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(isConcerned())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&liqocorev1beta1.ForeignCluster{}, r.lossHandler()).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.Func(r.reconcileKey))
+}
+
+// lossHandler replicates the objects of a cluster again that is lost, or is not lost any more: nothing
+// is sent to a cluster while it counts as lost.
+func (r *Reconciler) lossHandler() handler.Funcs {
+	isLost := func(object client.Object) bool {
+		fc, ok := object.(*liqocorev1beta1.ForeignCluster)
+		return ok && fc.PermanentlyUnreachable()
+	}
+	replicateAgain := func(object client.Object) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if fc, ok := object.(*liqocorev1beta1.ForeignCluster); ok && r.locals != nil {
+			r.locals.replicateAgain(string(fc.Spec.ClusterID))
+		}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if isLost(e.ObjectOld) != isLost(e.ObjectNew) {
+				replicateAgain(e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if isLost(e.Object) {
+				replicateAgain(e.Object)
+			}
+		},
+	}
 }
 
 // isConcerned accepts Secrets that are control-plane kubeconfigs, or were before an update or the

@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -200,6 +201,59 @@ func TestAnObjectOfAnUnreachablePeerIsReleased(t *testing.T) {
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	planetest.Until(t, func(t planetest.T) bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every)
+}
+
+// settled waits until the only reflector has looked at all objects of both clusters.
+func (w fixture) settled(t *testing.T) {
+	t.Helper()
+	var looks *reflector
+	planetest.Until(t, func(planetest.T) bool {
+		w.locals.mu.Lock()
+		defer w.locals.mu.Unlock()
+		for r := range w.locals.reflectors {
+			looks = r
+		}
+		return looks != nil
+	}, patience, every)
+	planetest.Until(t, func(planetest.T) bool { return looks.remotes[nsMaps].hasSynced() && looks.queue.Len() == 0 }, patience, every)
+}
+
+// TestAPeerThatIsNotLostAnyMoreGetsAllObjects looks at the objects while the peer counts as lost: at a new
+// one, and at a copy whose object is gone.
+func TestAPeerThatIsNotLostAnyMoreGetsAllObjects(t *testing.T) {
+	lost := &liqocorev1beta1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan", Annotations: map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}},
+		Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"},
+	}
+	found := lost.DeepCopy()
+	found.Annotations = nil
+	for name, tell := range map[string]func(*testing.T, fixture){
+		"the annotation is removed": func(t *testing.T, w fixture) {
+			t.Helper()
+			w.lossHandler().UpdateFunc(t.Context(), event.UpdateEvent{ObjectOld: lost, ObjectNew: found}, nil)
+		},
+		"the ForeignCluster is deleted": func(t *testing.T, w fixture) {
+			t.Helper()
+			w.lossHandler().DeleteFunc(t.Context(), event.DeleteEvent{Object: lost}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, dynamicClient(ownObject(func(u *unstructured.Unstructured) { u.SetName("new") })), dynamicClient(copied()), secret(), lost.DeepCopy())
+			exists := func(t planetest.T, name string) bool {
+				_, err := w.remote.Resource(nsMaps).Namespace(providerTenant).Get(t.Context(), name, metav1.GetOptions{})
+				return err == nil
+			}
+			_, err := w.pass(t)
+			require.NoError(t, err)
+			w.settled(t)
+			require.NoError(t, w.Client.Delete(t.Context(), lost.DeepCopy()))
+			assert.False(t, exists(t, "new"), "nothing is sent to a cluster that is lost")
+			assert.True(t, exists(t, "milan"))
+
+			tell(t, w)
+			planetest.Until(t, func(t planetest.T) bool { return exists(t, "new") && !exists(t, "milan") }, patience, every)
+		})
+	}
 }
 
 func TestErrorsAreRecordedOnTheObject(t *testing.T) {

@@ -57,8 +57,7 @@ type reflector struct {
 }
 
 const (
-	// waitPoll is the requeue interval of an object that waits for its provider: declaring a
-	// provider permanently unreachable causes no event here.
+	// waitPoll is the requeue interval of an object that waits for its provider.
 	waitPoll = 5 * time.Second
 )
 
@@ -105,6 +104,15 @@ func awaitSync(ctx context.Context, all map[schema.GroupVersionResource]*objects
 func (r *reflector) enqueueAll() {
 	for resource, observed := range r.locals.objects {
 		for _, name := range observed.names(r.peer.localNamespace) {
+			r.queue.Add(key{resource: resource, name: name})
+		}
+	}
+}
+
+// enqueueCopies enqueues the copies that the provider has.
+func (r *reflector) enqueueCopies() {
+	for resource, observed := range r.remotes {
+		for _, name := range observed.names(r.peer.remoteNamespace) {
 			r.queue.Add(key{resource: resource, name: name})
 		}
 	}

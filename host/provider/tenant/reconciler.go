@@ -3,7 +3,6 @@
 package tenant
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -282,7 +281,8 @@ func (r *Reconciler) setStatus(ctx context.Context, tenant *authv1beta1.Tenant, 
 	return true, nil
 }
 
-// renew gives the credentials to the Renews that the consumer replicated (wire P2.8).
+// renew gives the credentials to the Renews that the consumer replicated (wire P2.8). The address, the
+// authority and the proxy are credentials, too: the consumer has no other source of them.
 func (r *Reconciler) renew(ctx context.Context, tenant *authv1beta1.Tenant, params *authv1beta1.AuthParams) error {
 	renews := &authv1beta1.RenewList{}
 	if err := r.Client.List(ctx, renews, client.InNamespace(tenant.Namespace), client.MatchingLabels{liqocorev1beta1.ReplicatedLabel: "true"}); err != nil {
@@ -291,7 +291,7 @@ func (r *Reconciler) renew(ctx context.Context, tenant *authv1beta1.Tenant, para
 	for i := range renews.Items {
 		renew := &renews.Items[i]
 		if renew.Spec.IdentityType != authv1beta1.ControlPlaneIdentityType ||
-			renew.Status.AuthParams != nil && bytes.Equal(renew.Status.AuthParams.SignedCRT, params.SignedCRT) {
+			equality.Semantic.DeepEqual(renew.Status.AuthParams, params) {
 			continue
 		}
 		before := renew.DeepCopy()

@@ -17,6 +17,9 @@ const (
 	KubeconfigSecretKey = "kubeconfig"
 )
 
+// AppliedRenewAnnotation, on an Identity, identifies the credentials of the Renew that it took last.
+const AppliedRenewAnnotation = "longshore.dev/applied-renew"
+
 // ControlPlaneGroup is the organization in a control-plane certificate, and so the
 // group that stands for every peer's control plane (wire P2.5).
 const ControlPlaneGroup = "liqo.io"
