@@ -91,7 +91,9 @@ spec:
 {{- end }}
 
 {{/* The Deployment of a component. Call with (dict "root" $ "component" <subcommand>
-"values" <its values> "args" <list> "ports" <list> "cache" <bool> "gracePeriod" <seconds>). */}}
+"values" <its values> "args" <list> "ports" <list> "cache" <bool> "gracePeriod" <seconds>
+"wireName" <the name under which liqoctl finds it>). The selector and the labels of the pods
+stay: the selector of a Deployment cannot change. */}}
 {{- define "longshore.deployment" -}}
 {{- $name := printf "longshore-%s" .component -}}
 {{- $labels := dict "root" .root "name" $name -}}
@@ -104,7 +106,10 @@ metadata:
   name: {{ $name }}
   namespace: {{ .root.Release.Namespace }}
   labels:
-    {{- include "longshore.labels" $labels | nindent 4 }}
+    {{- include "longshore.labels" (dict "root" .root "name" (.wireName | default $name)) | nindent 4 }}
+    {{- with .wireName }}
+    app.kubernetes.io/component: {{ . }}
+    {{- end }}
 spec:
   replicas: {{ .values.replicas }}
   selector:
@@ -141,7 +146,7 @@ spec:
       terminationGracePeriodSeconds: {{ . }}
       {{- end }}
       containers:
-      - name: {{ .component }}
+      - name: {{ .wireName | default .component }}
         image: {{ include "longshore.image" .root }}
         imagePullPolicy: {{ .root.Values.image.pullPolicy }}
         command: [/usr/bin/longshore]

@@ -387,3 +387,18 @@ func TestPodsInANamespaceWithoutAccess(t *testing.T) {
 		assert.Empty(t, stored.Status.Reason)
 	})
 }
+
+// Pods reach a virtual node without an offloading: those of a DaemonSet that tolerates everything,
+// and those that were created before their namespace was no longer offloaded.
+func TestPodsOfANodeAreFollowedWithoutOffloadedNamespaces(t *testing.T) {
+	s, err := scheme.New()
+	require.NoError(t, err)
+	o, p := cluster(func(o *objects) { o.offloading = nil }), on("milan-1")
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(o.existing()...).Build()
+	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Pods: p, Clock: testclock.NewFakePassiveClock(time.Now())}
+	for _, each := range r.all(t.Context()) {
+		_, err := r.Reconcile(t.Context(), each)
+		require.NoError(t, err)
+	}
+	assert.True(t, p.followed["milan-1"])
+}

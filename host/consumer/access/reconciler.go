@@ -112,14 +112,19 @@ func isAccess(object client.Object) bool {
 		(binding.Labels[offloadingv1beta1.VirtualNodeLabel] != "" || binding.Labels[offloadingv1beta1.SharedProcessKey] != "")
 }
 
-// all returns requests for the namespaces with a NamespaceOffloading or a RoleBinding.
+// all returns requests for the namespaces with a NamespaceOffloading, a RoleBinding or a VirtualNode. The
+// last are for the pods of VirtualNodes: the first reconcile follows them, also when no namespace is offloaded.
 func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
-	offloadings, bindings := &offloadingv1beta1.NamespaceOffloadingList{}, &rbacv1.RoleBindingList{}
-	if err := errors.Join(r.Client.List(ctx, offloadings), r.Client.List(ctx, bindings, client.HasLabels{liqocorev1beta1.RemoteClusterIDLabel})); err != nil {
+	offloadings, bindings, virtualNodes := &offloadingv1beta1.NamespaceOffloadingList{}, &rbacv1.RoleBindingList{}, &offloadingv1beta1.VirtualNodeList{}
+	err := errors.Join(r.Client.List(ctx, offloadings), r.Client.List(ctx, bindings, client.HasLabels{liqocorev1beta1.RemoteClusterIDLabel}), r.Client.List(ctx, virtualNodes))
+	if err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing the offloaded namespaces failed")
 	}
 	var requests []reconcile.Request
+	for _, namespace := range namespacesOf(virtualNodes.Items) {
+		requests = append(requests, request(namespace))
+	}
 	for i := range offloadings.Items {
 		requests = append(requests, request(offloadings.Items[i].Namespace))
 	}
