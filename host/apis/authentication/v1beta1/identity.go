@@ -17,7 +17,7 @@ const (
 	KubeconfigSecretKey = "kubeconfig"
 )
 
-// AppliedRenewAnnotation, on an Identity, identifies the credentials of the Renew that it took last.
+// AppliedRenewAnnotation identifies, on an Identity, the credentials of the Renew that it took last.
 const AppliedRenewAnnotation = "longshore.dev/applied-renew"
 
 // ControlPlaneGroup is the organization in a control-plane certificate, and so the
