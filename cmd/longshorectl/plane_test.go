@@ -158,6 +158,12 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	needs(t, c, at)
 	severalProviders(t, c, at)
 	fullNodes(t, c, at)
+	wrongTargets(t, at, kubeconfig)
+}
+
+// wrongTargets are objects that cannot be explained.
+func wrongTargets(t *testing.T, at func(...string) (string, int, string), kubeconfig string) {
+	t.Helper()
 	for _, tc := range []struct {
 		args []string
 		code int

@@ -116,12 +116,15 @@ func Diagnose(o Observed) *Diagnosis {
 	}
 	for _, check := range []func(Observed) *Diagnosis{
 		diagnoseDeletion, diagnoseScheduling, diagnoseNode, diagnoseMapping, diagnoseForging, diagnoseCreation, diagnoseProviderScheduling,
-		diagnoseNeeds, diagnoseContainers, diagnoseReadiness, diagnoseWarning,
+		diagnoseNeeds, diagnoseContainers, diagnoseReadiness, diagnoseWarning, diagnoseKubelet,
 	} {
 		if found := check(o); found != nil {
 			found.Message = strings.TrimSpace(found.Message)
 			return found
 		}
+	}
+	if o.isOffloaded() && !o.Provider {
+		return newDiagnosis(Running, "NotReady", Operator, "The pod is not ready, and neither its status nor its events name a cause. Explain it with access to the provider, or see the log of its virtual kubelet.")
 	}
 	return newDiagnosis(Running, "NotReady", Owner, "The pod is not ready, and neither cluster reports a cause. See its events, and the log of its virtual kubelet.")
 }
@@ -167,7 +170,8 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 	scheduled := condition(o.Pod, corev1.PodScheduled)
 	says := ""
 	if scheduled != nil && scheduled.Message != "" {
-		says = " The scheduler says: " + scheduled.Message
+		message, _, _ := strings.Cut(scheduled.Message, " preemption: ")
+		says = " The scheduler says: " + message
 	}
 	switch {
 	case len(o.Pod.Spec.SchedulingGates) > 0:
@@ -210,11 +214,13 @@ func diagnoseMisfit(o Observed, reason, says string) *Diagnosis {
 	switch {
 	case len(misfits) == 0:
 		return newDiagnosis(Scheduling, "NoVirtualNode", Operator, "No node takes the pod, and %s.%s", text, says)
+	case misfits[0].rank == rankResources:
+		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room.%s", text, says)
 	case misfits[0].rank != rankNotAdmitted:
 		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s.%s", text, says)
 	case o.Pod.CreationTimestamp.Before(&o.Offloading.CreationTimestamp):
 		return newDiagnosis(Scheduling, "CreatedBeforeOffloading", Owner,
-			"The pod was created before its namespace was offloaded, so it does not tolerate virtual nodes. Delete it: its controller creates it again, and virtual nodes take that pod.%s", says)
+			"The pod was created before its namespace was offloaded, so it does not tolerate virtual nodes. Delete it, and create it again unless its controller does.%s", says)
 	default:
 		return newDiagnosis(Scheduling, "NotPlaced", Operator,
 			"The pod does not tolerate virtual nodes, although its namespace is offloaded: the pod webhook did not add the toleration. See the webhook and its policies, then create the pod again.%s", says)

@@ -66,7 +66,7 @@ func TestAPodWaitsForAnObject(t *testing.T) {
 			creating(o)
 			usesSecret(o.Pod, "x")
 			o.Facts.Inventory.AddUnreadable("Secret", "shop", "x")
-		}, planner.Running, planner.Owner, "neither cluster reports a cause"},
+		}, planner.Running, planner.Operator, "neither its status nor its events name a cause"},
 		"a pod on a node of this cluster": {func(o *planner.Observed) { creating(o); o.Node.Labels = nil; usesConfigMap(o.Pod, "private") }, planner.Running, planner.Owner, "neither cluster reports a cause"},
 		"a ConfigMap is not in the provider": {func(o *planner.Observed) {
 			sent(o)
@@ -76,6 +76,16 @@ func TestAPodWaitsForAnObject(t *testing.T) {
 			o.Absent = []planner.Reference{{Kind: "ConfigMap", Name: "settings"}}
 			o.Events = []corev1.Event{warning("ConfigMap", "settings", "FailedReflection", "quota of ConfigMaps", 1)}
 		}, planner.Running, planner.Operator, `ConfigMap "settings" is not in the provider, although it follows the pod. Warning FailedReflection (7 times, last at 2026-01-01 12:01:00): quota of ConfigMaps`},
+		"a ConfigMap cannot be reflected, seen from here": {func(o *planner.Observed) {
+			creating(o)
+			usesConfigMap(o.Pod, "settings")
+			o.Pod.Status.ContainerStatuses = waiting("CreateContainerConfigError", `configmap "settings" not found`)
+			o.Events = []corev1.Event{warning("ConfigMap", "settings", "FailedReflection", "exceeded quota", 1)}
+		}, planner.Running, planner.Operator, `ConfigMap "settings" does not reach the provider. Warning FailedReflection (7 times, last at 2026-01-01 12:01:00): exceeded quota`},
+		"the kubelet of the provider is silent": {func(o *planner.Observed) {
+			sent(o)
+			o.RemotePod.Spec.NodeName = "worker-1"
+		}, planner.Running, planner.ProviderOperator, `The remote pod is on node "worker-1" of the provider`},
 		"it runs, and the object is gone since": {func(o *planner.Observed) {
 			creating(o)
 			usesSecret(o.Pod, "none")
@@ -150,12 +160,12 @@ func TestTheNewestWarningIsTheLastResort(t *testing.T) {
 			creating(o)
 			o.Pod.UID = "2"
 			o.Events = []corev1.Event{warning("Pod", "web", "FailedMount", "older", 1)}
-		}, planner.Running, planner.Owner, "neither cluster reports a cause"},
+		}, planner.Running, planner.Operator, "neither its status nor its events name a cause"},
 		"a step": {func(o *planner.Observed) {
 			creating(o)
 			o.Events = []corev1.Event{warning("Pod", "web", "Pulling", "image", 1)}
 			o.Events[0].Type = corev1.EventTypeNormal
-		}, planner.Running, planner.Owner, "neither cluster reports a cause"},
+		}, planner.Running, planner.Operator, "neither its status nor its events name a cause"},
 		"the pod was not sent": {func(o *planner.Observed) {
 			sent(o)
 			o.ShadowPod, o.RemotePod = nil, nil
@@ -186,7 +196,7 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 	old, recent := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	checkDiagnoses(t, map[string]diagnosed{
 		"the virtual nodes have no cpu left": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod) }), planner.Scheduling, planner.Operator,
-			"No virtual node takes the pod: milan: insufficient cpu: 5 requested, 4 left; turin: insufficient cpu: 5 requested, 4 left. The scheduler says: 0/3 nodes are available"},
+			"No virtual node takes the pod: milan: insufficient cpu: 5 requested, 4 left; turin: insufficient cpu: 5 requested, 4 left. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room. The scheduler says: 0/3 nodes are available"},
 		"the closest node comes first": {pending(func(o *planner.Observed) {
 			requests("cpu", "5")(o.Pod)
 			o.Facts.VirtualNodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}

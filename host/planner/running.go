@@ -11,6 +11,9 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
+// reasonFailedReflection is the reason of an event on an object that cannot be reflected.
+const reasonFailedReflection = "FailedReflection"
+
 // The states of a container that waits for what is not in its own status.
 var creationReasons = []string{"", "PodInitializing", "ContainerCreating", "CreateContainerConfigError"}
 
@@ -25,16 +28,21 @@ func diagnoseNeeds(o Observed) *Diagnosis {
 	}
 	for i := range plan.Follows {
 		f := &plan.Follows[i]
-		if f.Optional || !slices.ContainsFunc(o.Absent, func(r Reference) bool { return r.Kind == f.Kind && r.Name == f.Name }) {
+		if f.Optional {
 			continue
 		}
-		cause := "See its events, and the log of the virtual kubelet."
-		if event := newestWarning(o.Events, func(e *corev1.Event) bool {
-			return e.InvolvedObject.Kind == f.Kind && e.InvolvedObject.Name == f.Name
-		}); event != nil {
-			cause = describeEvent(event)
+		event := newestWarning(o.Events, func(e *corev1.Event) bool {
+			return e.InvolvedObject.Kind == f.Kind && e.InvolvedObject.Name == f.Name && e.Reason == reasonFailedReflection
+		})
+		isAbsent := slices.ContainsFunc(o.Absent, func(r Reference) bool { return r.Kind == f.Kind && r.Name == f.Name })
+		switch {
+		case isAbsent && event != nil:
+			return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. %s", f.Kind, f.Name, describeEvent(event))
+		case isAbsent:
+			return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. See its events, and the log of the virtual kubelet.", f.Kind, f.Name)
+		case event != nil && !o.Provider && o.isOffloaded():
+			return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q does not reach the provider. %s", f.Kind, f.Name, describeEvent(event))
 		}
-		return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. %s", f.Kind, f.Name, cause)
 	}
 	return nil
 }
@@ -171,6 +179,14 @@ func diagnoseGates(o Observed) *Diagnosis {
 // reasonReadinessGate is the reason of a pod that waits for a condition.
 const reasonReadinessGate = "ReadinessGateNotReady"
 
+// diagnoseKubelet reports a remote pod that its kubelet has not started.
+func diagnoseKubelet(o Observed) *Diagnosis {
+	if p := o.RemotePod; p != nil && p.Spec.NodeName != "" && len(p.Status.ContainerStatuses) == 0 && len(p.Status.InitContainerStatuses) == 0 {
+		return newDiagnosis(Running, "NotStarted", ProviderOperator, "The remote pod is on node %q of the provider, whose kubelet has not reported any of its containers yet.", p.Spec.NodeName)
+	}
+	return nil
+}
+
 // diagnoseWarning reports the newest warning about the pod.
 func diagnoseWarning(o Observed) *Diagnosis {
 	event := newestWarning(o.Events, o.isAboutPod)
@@ -185,7 +201,7 @@ func diagnoseEvent(o Observed, stage Stage, event *corev1.Event) *Diagnosis {
 	switch event.Reason {
 	case "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady", "NodeNotReady":
 		who = o.kubeletOperator()
-	case "FailedReflection":
+	case reasonFailedReflection:
 		who = Operator
 	}
 	return newDiagnosis(stage, event.Reason, who, "%s", describeEvent(event))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
@@ -147,8 +148,10 @@ func (e *Explanation) explainPod(ctx context.Context, here *cluster.Cluster, tar
 			remoteNamespace, err = mapped(ctx, here)
 		}
 		if err == nil {
-			observeRemote(ctx, there, remoteNamespace, o)
-			err = e.explainRemote(ctx, target, there, remoteNamespace)
+			// Each request to an API server that does not answer takes its time.
+			if err = e.explainRemote(ctx, target, there, remoteNamespace); err == nil || isAnswer(err) {
+				observeRemote(ctx, there, remoteNamespace, o)
+			}
 		}
 		if err != nil {
 			e.Objects = append(e.Objects, Object{Remote: true, Kind: kinds[target.Kind].remote, Namespace: remoteNamespace, Name: target.Name, Problem: err.Error(), Decisions: []view.Entry{}})
@@ -156,6 +159,12 @@ func (e *Explanation) explainPod(ctx context.Context, here *cluster.Cluster, tar
 	}
 	e.Diagnosis, err = diagnose(ctx, here, there, remoteNamespace, o)
 	return err
+}
+
+// isAnswer reports whether an error is the answer of an API server.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
 }
 
 // explainRemote adds the object in the provider.
