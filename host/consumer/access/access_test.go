@@ -315,8 +315,10 @@ func TestAccessOfAVirtualNodeThatWasNotWithdrawnIsKept(t *testing.T) {
 		"only the NamespaceMap of another tenant namespace names it": {both(named, func(o *objects) { o.namespaceMap.Namespace = "liqo-tenant-turin" }), false},
 	} {
 		for kind, forge := range map[string]func(*offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding{
-			"own":    func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding { return ForgeBinding(vn, "shop") },
-			"shared": func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding { return ForgeSharedBinding(vn, "vk-shared-1", "shop") },
+			"own": func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding { return ForgeBinding(vn, "shop") },
+			"shared": func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding {
+				return ForgeSharedBinding(vn, "vk-shared-1", "shop")
+			},
 		} {
 			t.Run(name+", process: "+kind, func(t *testing.T) {
 				o := cluster(tc.alter)
