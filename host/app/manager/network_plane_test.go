@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -94,18 +95,21 @@ func TestNetworksOfAPeerAreAllocatedOnARealAPIServer(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}}},
 	}
 	planetest.Until(t, func(planetest.T) bool { return rome.Create(t.Context(), pod) == nil }, soon, tick, "the namespace has its service account")
-	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.60.0.9", []corev1.PodIP{{IP: "10.60.0.9"}}
-	require.NoError(t, rome.Status().Update(t.Context(), pod))
+	report := func(status string) {
+		t.Helper()
+		require.NoError(t, rome.Status().Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))))
+	}
+	report(`{"phase":"Running","podIP":"10.60.0.9","podIPs":[{"ip":"10.60.0.9"}]}`)
+	podIP := &ipamv1alpha1.IP{}
 	planetest.Until(t, func(t planetest.T) bool {
-		err := rome.Get(t.Context(), client.ObjectKeyFromObject(pod), ip)
-		return client.IgnoreNotFound(err) == nil && ip.Status.IP != ""
+		err := rome.Get(t.Context(), client.ObjectKeyFromObject(pod), podIP)
+		return client.IgnoreNotFound(err) == nil && podIP.Status.IP != ""
 	}, soon, tick, "the offloaded pod has an IP")
-	assert.Equal(t, networkingv1beta1.IP("10.60.0.9"), ip.Spec.IP)
-	assert.True(t, metav1.IsControlledBy(ip, pod))
-	pod.Status.Phase = corev1.PodSucceeded
-	require.NoError(t, rome.Status().Update(t.Context(), pod))
+	assert.Equal(t, networkingv1beta1.IP("10.60.0.9"), podIP.Spec.IP)
+	assert.True(t, metav1.IsControlledBy(podIP, pod))
+	report(`{"phase":"Succeeded"}`)
 	planetest.Until(t, func(t planetest.T) bool {
-		return apierrors.IsNotFound(rome.Get(t.Context(), client.ObjectKeyFromObject(pod), ip))
+		return apierrors.IsNotFound(rome.Get(t.Context(), client.ObjectKeyFromObject(pod), podIP))
 	}, soon, tick, "the IP of a finished pod is deleted")
 
 	configuration.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.50.0.0/16"}
