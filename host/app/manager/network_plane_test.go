@@ -88,8 +88,20 @@ func TestNetworksOfAPeerAreAllocatedOnARealAPIServer(t *testing.T) {
 	}, soon, tick, "the API server has an IP")
 	assert.Equal(t, ipamv1alpha1.IPStatus{IP: "10.70.0.1", CIDR: "10.70.0.0/16"}, ip.Status)
 
-	// A pod that is offloaded to another provider is reached from this peer by the address of an IP.
-	create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	testIPOfAPod(t, rome)
+
+	configuration.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.50.0.0/16"}
+	require.NoError(t, rome.Update(t.Context(), configuration))
+	assert.Equal(t, []networkingv1beta1.CIDR{"10.50.0.0/16"}, isConfigured("the changed networks are allocated").Pod)
+	stale := client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan-pod-10-244-0-0-16"}
+	assert.True(t, apierrors.IsNotFound(rome.Get(t.Context(), stale, &ipamv1alpha1.Network{})), "a network that the peer no longer has is deleted")
+}
+
+// testIPOfAPod creates an offloaded pod, which the peers of other providers reach by the address of its
+// IP.
+func testIPOfAPod(t *testing.T, rome client.Client) {
+	t.Helper()
+	require.NoError(t, rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"liqo.io/shadowPod": "true"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}}},
@@ -111,10 +123,4 @@ func TestNetworksOfAPeerAreAllocatedOnARealAPIServer(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool {
 		return apierrors.IsNotFound(rome.Get(t.Context(), client.ObjectKeyFromObject(pod), podIP))
 	}, soon, tick, "the IP of a finished pod is deleted")
-
-	configuration.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.50.0.0/16"}
-	require.NoError(t, rome.Update(t.Context(), configuration))
-	assert.Equal(t, []networkingv1beta1.CIDR{"10.50.0.0/16"}, isConfigured("the changed networks are allocated").Pod)
-	stale := client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan-pod-10-244-0-0-16"}
-	assert.True(t, apierrors.IsNotFound(rome.Get(t.Context(), stale, &ipamv1alpha1.Network{})), "a network that the peer no longer has is deleted")
 }
