@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -87,30 +88,39 @@ func TestNetworksOfAPeerAreAllocatedOnARealAPIServer(t *testing.T) {
 	}, soon, tick, "the API server has an IP")
 	assert.Equal(t, ipamv1alpha1.IPStatus{IP: "10.70.0.1", CIDR: "10.70.0.0/16"}, ip.Status)
 
-	// A pod that is offloaded to another provider is reached from this peer by the address of an IP.
-	create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"liqo.io/shadowPod": "true"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}}},
-	}
-	planetest.Until(t, func(planetest.T) bool { return rome.Create(t.Context(), pod) == nil }, soon, tick, "the namespace has its service account")
-	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.60.0.9", []corev1.PodIP{{IP: "10.60.0.9"}}
-	require.NoError(t, rome.Status().Update(t.Context(), pod))
-	planetest.Until(t, func(t planetest.T) bool {
-		err := rome.Get(t.Context(), client.ObjectKeyFromObject(pod), ip)
-		return client.IgnoreNotFound(err) == nil && ip.Status.IP != ""
-	}, soon, tick, "the offloaded pod has an IP")
-	assert.Equal(t, networkingv1beta1.IP("10.60.0.9"), ip.Spec.IP)
-	assert.True(t, metav1.IsControlledBy(ip, pod))
-	pod.Status.Phase = corev1.PodSucceeded
-	require.NoError(t, rome.Status().Update(t.Context(), pod))
-	planetest.Until(t, func(t planetest.T) bool {
-		return apierrors.IsNotFound(rome.Get(t.Context(), client.ObjectKeyFromObject(pod), ip))
-	}, soon, tick, "the IP of a finished pod is deleted")
+	testIPOfAPod(t, rome)
 
 	configuration.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.50.0.0/16"}
 	require.NoError(t, rome.Update(t.Context(), configuration))
 	assert.Equal(t, []networkingv1beta1.CIDR{"10.50.0.0/16"}, isConfigured("the changed networks are allocated").Pod)
 	stale := client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan-pod-10-244-0-0-16"}
 	assert.True(t, apierrors.IsNotFound(rome.Get(t.Context(), stale, &ipamv1alpha1.Network{})), "a network that the peer no longer has is deleted")
+}
+
+// testIPOfAPod creates an offloaded pod, which the peers of other providers reach by the address of its
+// IP.
+func testIPOfAPod(t *testing.T, rome client.Client) {
+	t.Helper()
+	require.NoError(t, rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"liqo.io/shadowPod": "true"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}}},
+	}
+	planetest.Until(t, func(planetest.T) bool { return rome.Create(t.Context(), pod) == nil }, soon, tick, "the namespace has its service account")
+	report := func(status string) {
+		t.Helper()
+		require.NoError(t, rome.Status().Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))))
+	}
+	report(`{"phase":"Running","podIP":"10.60.0.9","podIPs":[{"ip":"10.60.0.9"}]}`)
+	podIP := &ipamv1alpha1.IP{}
+	planetest.Until(t, func(t planetest.T) bool {
+		err := rome.Get(t.Context(), client.ObjectKeyFromObject(pod), podIP)
+		return client.IgnoreNotFound(err) == nil && podIP.Status.IP != ""
+	}, soon, tick, "the offloaded pod has an IP")
+	assert.Equal(t, networkingv1beta1.IP("10.60.0.9"), podIP.Spec.IP)
+	assert.True(t, metav1.IsControlledBy(podIP, pod))
+	report(`{"phase":"Succeeded"}`)
+	planetest.Until(t, func(t planetest.T) bool {
+		return apierrors.IsNotFound(rome.Get(t.Context(), client.ObjectKeyFromObject(pod), podIP))
+	}, soon, tick, "the IP of a finished pod is deleted")
 }

@@ -5,10 +5,11 @@ package contest
 import "time"
 
 const (
-	// Base is the pause after the first revert of a change. It doubles up to Max. After Calm without
-	// reverts, counting starts again.
+	// Base is the pause after the first revert of a change. It doubles each time.
 	Base = time.Second
-	Max  = 5 * time.Minute
+	// Max is the longest pause.
+	Max = 5 * time.Minute
+	// Calm is the time without reverts after which counting starts again.
 	Calm = 30 * time.Minute
 	// Reported is the number of reverts after which an event about the other writer is due.
 	Reported = 4

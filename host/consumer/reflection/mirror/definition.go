@@ -163,6 +163,20 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	if !hasLocal || in.Skipped {
 		return withdraw(in), nil
 	}
+	actions, err := d.apply(local, in)
+	if err != nil {
+		return nil, err
+	}
+	current, hasRemote := in.Remote.(T)
+	if d.kind.report == nil || !hasRemote {
+		return actions, nil
+	}
+	reports, err := d.kind.report(local, current, in)
+	return append(actions, reports...), err
+}
+
+// apply returns the actions that send a local object, and report what is left out of it.
+func (d *definition[T]) apply(local T, in engine.Input) ([]engine.Action, error) {
 	config, err := d.kind.forge(local, in, d.options)
 	var leftOut *remote.LeftOutError
 	if err != nil && !errors.As(err, &leftOut) {
@@ -175,12 +189,7 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 			Message: "Parts are not reflected to cluster " + in.Facts.ProviderClusterID + ": " + leftOut.Error(),
 		})
 	}
-	current, hasRemote := in.Remote.(T)
-	if d.kind.report == nil || !hasRemote {
-		return actions, nil
-	}
-	reports, err := d.kind.report(local, current, in)
-	return append(actions, reports...), err
+	return actions, nil
 }
 
 // checkPurpose returns what is done about a remote object that is for something else, or nil.
