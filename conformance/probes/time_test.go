@@ -17,7 +17,7 @@ func TestSlowProbesEndInTime(t *testing.T) {
 			_, _, err := limited(t, e, name, onlyTime).Call(t.Context(), contract.PodMutation.Export(), question(LongQuestion, ""))
 			require.ErrorIs(t, err, engine.Timeout)
 			require.ErrorIs(t, err, engine.ErrCallTime)
-			require.EqualError(t, err, "pod_mutation: the call took too long: it ran for more than 50ms and was stopped; its author should make it faster")
+			require.EqualError(t, err, "pod_mutation: the call took too long: it ran for more than 46ms and was stopped; its author should make it faster")
 		})
 	}
 }

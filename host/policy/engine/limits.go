@@ -13,8 +13,8 @@ type Limits struct {
 	Fuel uint64
 	// StartFuel is the number of ticks that starting the module may take, once per load.
 	StartFuel uint64
-	// Time bounds the CPU time of a call, if its fuel lasts so long. StartTime does so for
-	// the start of the module.
+	// Time is the CPU time after which a call is ended, if its fuel lasts so long; the call takes at
+	// most two slices of fuel, 4 ms, longer. StartTime is that of the start of the module.
 	Time, StartTime time.Duration
 	// MemoryBytes bounds the module's linear memory, rounded down to pages of 64 KiB.
 	MemoryBytes uint64
@@ -44,9 +44,10 @@ const (
 	pageBytes = 64 << 10
 	// defaultStartFuel lets the runtime of a large Go guest start.
 	defaultStartFuel = 20 * contract.DefaultFuel
-	// defaultTime of a call; the fuel of most calls takes less.
-	defaultTime      = 50 * time.Millisecond
-	defaultStartTime = 20 * defaultTime
+	// maxTime is what a call with the default limits takes at most; the fuel of most calls takes less.
+	maxTime          = 50 * time.Millisecond
+	defaultTime      = maxTime - 2*sliceTime
+	defaultStartTime = time.Second
 	// defaultInstances bounds the memory of a module on machines with many processors.
 	defaultInstances = 4
 	perProcessor     = 2

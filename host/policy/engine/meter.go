@@ -18,7 +18,11 @@ const (
 	// garbage collector can interrupt compiled code, so a slice must not take more than 2 ms:
 	// some microseconds of ordinary code are the rule.
 	sliceParts = 224 * FuelParts
-	// refuelsPerClock is the number of slices for one look at the clock, which takes longer.
+	// sliceTime is the most that a slice takes; a test holds it for each class of instructions.
+	sliceTime = 2 * time.Millisecond
+	// refuelsPerClock is the number of slices between two looks at the clock, which takes longer
+	// than a slice, in the first half of a call's time. In the second half, each slice is
+	// followed by a look.
 	refuelsPerClock = 8
 	// stackBudget bounds the depth of nested calls: a call takes 64 and more of it.
 	stackBudget = 1_000_000
@@ -28,9 +32,10 @@ const (
 type meter struct {
 	// left is the fuel that was not yet handed out, in parts of ticks.
 	left int64
-	// refuels is the number of slices after the first.
-	refuels int
-	// limit is the CPU time that the call may take.
+	// untilLook is the number of slices until the next look at the clock.
+	untilLook int
+	// limit is the CPU time after which the call ends at the next look: at most two slices later,
+	// the one before the first look and the one before the last.
 	limit time.Duration
 	// startedAt is the CPU time of the thread at the first look at the clock. From then on
 	// isLocked is set, and the goroutine stays on its thread until the call ends.
@@ -85,7 +90,7 @@ func (i *instance) spend(parts int64) bool {
 // refuel hands out the next slice, or ends the call.
 //
 // The clock is the CPU time of the thread, so that a busy machine or a throttled container
-// ends no call. It starts with the first look at it, before which most calls end.
+// ends no call. It starts with the first look at it, after the first slice.
 func (i *instance) refuel() {
 	left := i.fuelLeft()
 	if left < 0 {
@@ -94,16 +99,19 @@ func (i *instance) refuel() {
 	next := min(left, sliceParts)
 	i.meter.left = left - next
 	i.fuel.Set(uint64(next))
-	if i.meter.refuels++; i.meter.refuels%refuelsPerClock != 0 {
+	if i.meter.untilLook--; i.meter.untilLook > 0 {
 		return
 	}
 	if !i.meter.isLocked {
 		runtime.LockOSThread()
 		i.meter.isLocked, i.meter.startedAt = true, threadTime()
-		return
 	}
-	if threadTime()-i.meter.startedAt >= i.meter.limit {
+	used := threadTime() - i.meter.startedAt
+	if used >= i.meter.limit {
 		i.meter.isLate = true
 		panic(errNoFuel)
+	}
+	if used < i.meter.limit/2 {
+		i.meter.untilLook = refuelsPerClock
 	}
 }
