@@ -3,6 +3,7 @@ package rig_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,10 +43,14 @@ func uninstallLines(t *testing.T, s *shell) {
 		return running == 2
 	})
 
-	reader := startHowTos(t, s.rig)
+	reader, before := startHowTos(t, s.rig), hookLogs(t, s.logs)
 	reader.runs(t, "helm --kubeconfig rome.kubeconfig uninstall longshore --namespace longshore")
-	assert.Regexp(t, `(?s)offloading of namespaces: 1\n.*virtual nodes: 1\n.*identities: `, printedByHook(t, s.logs))
-	assert.NotContains(t, printedByHook(t, s.logs), "did not end", "each stage ends in time")
+	after := slices.DeleteFunc(hookLogs(t, s.logs), func(file string) bool { return slices.Contains(before, file) })
+	require.Len(t, after, 1, "the hook succeeds at once")
+	printed, err := os.ReadFile(after[0])
+	require.NoError(t, err)
+	assert.Regexp(t, `(?s)offloading of namespaces: 1\n.*virtual nodes: 1\n.*identities: `, string(printed))
+	assert.NotContains(t, string(printed), "did not end", "each stage ends in time")
 	withdrawn(t, s.rig)
 	requireNoFinalizers(t, rome)
 	claim := &corev1.PersistentVolumeClaim{}
@@ -81,15 +86,12 @@ func createVolumeAndPods(t *testing.T, c *rig.Cluster, namespace string) {
 	}
 }
 
-// printedByHook returns what the Job of helm uninstall printed.
-func printedByHook(t *testing.T, logs string) string {
+// hookLogs returns the files with what the pods of the hook of helm uninstall printed in rome.
+func hookLogs(t *testing.T, logs string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(logs, rig.Consumer, "longshore_longshore-uninstall-*.log"))
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	content, err := os.ReadFile(files[len(files)-1])
-	require.NoError(t, err)
-	return string(content)
+	return files
 }
 
 // withdrawn checks that no object of rome is left as a consumer, on either side.

@@ -27,7 +27,7 @@ func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, deployment *appsv1
 		return fmt.Errorf("reading NetworkPolicy %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	}
 	if err := r.writeNetworkPolicy(ctx, deployment, current, err == nil); err != nil {
-		return fmt.Errorf("writing NetworkPolicy %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		return err
 	}
 	r.networkPolicies.Store(deployment.UID, deployment.Generation)
 	return nil
@@ -39,16 +39,23 @@ func (r *Reconciler) writeNetworkPolicy(ctx context.Context, deployment *appsv1.
 		if !isOurs {
 			return nil
 		}
-		return client.IgnoreNotFound(r.Client.Delete(ctx, current, uidPrecondition(current)))
+		if err := r.Client.Delete(ctx, current, uidPrecondition(current)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting NetworkPolicy %s/%s: %w", current.Namespace, current.Name, err)
+		}
+		return nil
 	}
 	desired := virtualkubelet.ForgeNetworkPolicy(deployment, r.NetworkAccess)
 	switch {
 	case !exists:
-		return client.IgnoreAlreadyExists(r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)))
-	case !isOurs || equality.Semantic.DeepEqual(current.Spec, desired.Spec):
-		return nil
+		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("creating NetworkPolicy %s/%s: %w", desired.Namespace, desired.Name, err)
+		}
+	case isOurs && !equality.Semantic.DeepEqual(current.Spec, desired.Spec):
+		updated := current.DeepCopy()
+		updated.Spec = desired.Spec
+		if err := r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("patching NetworkPolicy %s/%s: %w", desired.Namespace, desired.Name, err)
+		}
 	}
-	updated := current.DeepCopy()
-	updated.Spec = desired.Spec
-	return client.IgnoreNotFound(r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)))
+	return nil
 }

@@ -222,10 +222,7 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.ensureDisruptionBudget(ctx, deployment); err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.ensureNetworkPolicy(ctx, deployment); err != nil {
+	if err := errors.Join(r.ensureDisruptionBudget(ctx, deployment), r.ensureNetworkPolicy(ctx, deployment)); err != nil {
 		return ctrl.Result{}, err
 	}
 	if problem, err = r.ensureNamespaceMap(ctx, vn); err != nil {
