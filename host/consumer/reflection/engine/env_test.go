@@ -269,10 +269,7 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 				return false
 			}
 		}
-		kind := ""
-		// last has the selected objects as they were sent. One that the selector does not select any more
-		// is deleted for the watch, which gets it as it was.
-		last := map[client.ObjectKey]client.Object{}
+		kind, last := "", map[client.ObjectKey]client.Object{}
 		for _, item := range items {
 			object := item.(client.Object)
 			if c.hides(object.GetName()) || !selects(options, object) {
@@ -314,6 +311,8 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 }
 
 // asSelected makes of an event the one that a watch with a selector gets, and reports whether it gets one.
+// last has the selected objects. One that is not selected any more is deleted for the watch, which gets it
+// as it was.
 func asSelected(event *watch.Event, options client.ListOptions, last map[client.ObjectKey]client.Object) bool {
 	object := event.Object.(client.Object)
 	key := client.ObjectKeyFromObject(object)
