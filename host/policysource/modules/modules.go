@@ -40,7 +40,7 @@ type Limits struct {
 
 // Engine returns the limits of the engine.
 func (l Limits) Engine() engine.Limits {
-	return engine.Limits{Fuel: uint64(l.Fuel), MemoryBytes: uint64(l.MemoryBytes)} //nolint:gosec // They are not negative.
+	return engine.Limits{Fuel: uint64(l.Fuel), MemoryBytes: uint64(l.MemoryBytes)}
 }
 
 // LoadFunc turns the bytes of a module into a policy: module.Load, bound to an engine.
