@@ -52,27 +52,9 @@ func TestCheckBounds(t *testing.T) {
 				m.RawFunc(params, nil, wide(0))
 			}
 		}), "the types have more than 50000 parameters and results: use fewer types"},
-		"many local variables in all": {module(func(m *encode.Module) {
-			for range 41 {
-				m.RawFunc(nil, nil, wide(48_781))
-			}
-		}), "the functions have more than 2000000 local variables: use fewer of them"},
-		"as many local variables in all as there may be": {module: module(func(m *encode.Module) {
-			for range 40 {
-				m.RawFunc(nil, nil, wide(50_000))
-			}
-		})},
 		"many functions and globals": {module(func(m *encode.Module) {
 			for range 9000 {
 				m.Global(encode.I64, false, encode.Const64(0))
-			}
-			for range 6000 {
-				m.RawFunc(nil, nil, wide(0))
-			}
-		}), "6000 functions times 9001 types, globals and exports is more than 50000000: use fewer of them"},
-		"many functions and exports": {module(func(m *encode.Module) {
-			for i := range 9000 {
-				m.Export(fmt.Sprint(i), encode.Function, 1)
 			}
 			for range 6000 {
 				m.RawFunc(nil, nil, wide(0))
@@ -97,16 +79,58 @@ func TestCheckBounds(t *testing.T) {
 		"code that is not valid is judged by others": {module: module(func(m *encode.Module) { m.RawFunc(nil, nil, wide(0, 0x0b, 0xff)) })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := fuel.Parse(tc.module)
-			require.NoError(t, err)
-			_, err = m.CheckBounds()
-			if tc.want == "" {
-				assert.NoError(t, err)
-				return
-			}
-			assert.ErrorContains(t, err, tc.want)
+			checkBounds(t, tc.module, tc.want)
 		})
 	}
+}
+
+// Bounds of all functions together.
+func TestCheckBoundsOfTheModule(t *testing.T) {
+	module := func(does func(*encode.Module)) []byte {
+		m := &encode.Module{}
+		m.Import("extism:host/env", "reset", nil, nil)
+		does(m)
+		return m.Bytes()
+	}
+	for name, tc := range map[string]struct {
+		module []byte
+		want   string
+	}{
+		"many local variables in all": {module(func(m *encode.Module) {
+			for range 41 {
+				m.RawFunc(nil, nil, wide(48_781))
+			}
+		}), "the functions have more than 2000000 local variables: use fewer of them"},
+		"as many local variables in all as there may be": {module: module(func(m *encode.Module) {
+			for range 40 {
+				m.RawFunc(nil, nil, wide(50_000))
+			}
+		})},
+		"many functions and exports": {module(func(m *encode.Module) {
+			for i := range 9000 {
+				m.Export(fmt.Sprint(i), encode.Function, 1)
+			}
+			for range 6000 {
+				m.RawFunc(nil, nil, wide(0))
+			}
+		}), "6000 functions times 9001 types, globals and exports is more than 50000000: use fewer of them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkBounds(t, tc.module, tc.want)
+		})
+	}
+}
+
+func checkBounds(t *testing.T, wasm []byte, want string) {
+	t.Helper()
+	m, err := fuel.Parse(wasm)
+	require.NoError(t, err)
+	_, err = m.CheckBounds()
+	if want == "" {
+		assert.NoError(t, err)
+		return
+	}
+	assert.ErrorContains(t, err, want)
 }
 
 func TestTheHeaviestFunctionIsNamed(t *testing.T) {
