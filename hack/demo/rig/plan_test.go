@@ -117,7 +117,7 @@ func predict(t *testing.T, kubeconfig string, pod *corev1.Pod) *planner.Plan {
 	file := filepath.Join(t.TempDir(), "pod.json")
 	require.NoError(t, os.WriteFile(file, data, 0o600))
 	var out bytes.Buffer
-	command := plan.Command(nil, &out, func(string) string { return "" })
+	command := plan.Command(nil, &out, func(string) string { return "" }, nil)
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.SetArgs([]string{"-f", file, "--kubeconfig", kubeconfig, "-o", "json"})
 	code, message := output.ExitCode(command.ExecuteContext(t.Context()))

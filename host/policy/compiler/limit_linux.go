@@ -34,6 +34,7 @@ func limit(cpu time.Duration, memory int64) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
 		return fmt.Errorf("limiting core dumps: %w", err)
 	}
+	// A system without /proc loses this only.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	return nil
 }

@@ -132,7 +132,7 @@ func (o *Options) load(ctx context.Context, name string, found *found) (loaded c
 // refuseAfterPanic is deferred by functions that read or call a module.
 func refuseAfterPanic(err *error) {
 	if cause := recover(); cause != nil {
-		*err = &policymodule.Refusal{Err: fmt.Errorf("Longshore crashed on the module (%s): its author must report this, and can build it with another compiler",
+		*err = &policymodule.Refusal{Err: fmt.Errorf("the module made Longshore crash (%s): its author must report this, and can build it with another compiler",
 			engine.PlainWithin(fmt.Sprint(cause), maxPanic))}
 	}
 }

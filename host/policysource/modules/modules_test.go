@@ -255,7 +255,7 @@ func TestAPanicRefusesTheModule(t *testing.T) {
 	for _, problem := range []*plan.Problem{states[0].Problem, judged, now.Problem} {
 		require.NotNil(t, problem)
 		assert.Equal(t, plan.ReasonModuleNotLoaded, problem.Reason)
-		assert.EqualError(t, problem.Err, "Longshore crashed on the module (index out of range [2J): its author must report this, and can build it with another compiler")
+		assert.EqualError(t, problem.Err, "the module made Longshore crash (index out of range [2J): its author must report this, and can build it with another compiler")
 		assert.True(t, policymodule.AtFault(problem.Err), "it would be the same again")
 	}
 }
