@@ -40,7 +40,7 @@ func TestAChangeTakesOnlyWhatIsNew(t *testing.T) {
 		"it shrinks while the quota is cordoned":  {change: pod("3", "1Gi"), cordoned: true},
 		"it grows while the quota is cordoned":    {change: pod("4", "2Gi"), cordoned: true, denial: "quota gpu is cordoned: the provider gives no more resources"},
 		"it grows to what is known of it":         {change: pod("4", "1Gi"), behind: true, denial: "exceeded quota gpu: requested cpu=4; used cpu=4; granted cpu=2"},
-		"a new one of its name changes nothing":      {change: pod("3", "1Gi"), isNew: true, denial: "exceeded quota gpu: requested cpu=3,pods=1"},
+		"a new one of its name changes nothing":   {change: pod("3", "1Gi"), isNew: true, denial: "exceeded quota gpu: requested cpu=3,pods=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			usage := newUsage()
