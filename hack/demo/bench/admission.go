@@ -64,9 +64,9 @@ func (b *bench) admissions(ctx context.Context, h *policyHosts) error {
 	}
 	baseline := "baseline: a typical controller-runtime webhook that decodes the pod, makes the same changes, encodes it and compares"
 	b.record.add(
-		against("policy/admission-four", microseconds, times["four"], times["typical"], ratioGoal(admissionGoal), admissionNote+"four wasm policies, nothing remembered; "+baseline),
-		against("policy/admission-one", microseconds, times["one"], times["typical"], goal{}, admissionNote+"one wasm policy, nothing remembered; "+baseline),
-		against("policy/admission-four-remembered", microseconds, times["remembered"], times["typical"], goal{}, admissionNote+"four wasm policies, answers remembered; "+baseline),
+		compare("policy/admission-four", microseconds, times["four"], times["typical"], ratioGoal(admissionGoal), admissionNote+"four wasm policies, nothing remembered; "+baseline),
+		compare("policy/admission-one", microseconds, times["one"], times["typical"], goal{}, admissionNote+"one wasm policy, nothing remembered; "+baseline),
+		compare("policy/admission-four-remembered", microseconds, times["remembered"], times["typical"], goal{}, admissionNote+"four wasm policies, answers remembered; "+baseline),
 	)
 	return nil
 }

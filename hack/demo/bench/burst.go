@@ -52,8 +52,8 @@ func (b *bench) burst(ctx context.Context, run int) error {
 			referenceShadowsExist, referencePodsRunning, referencePlainCreated, referencePlainRunning)
 	}
 	b.record.add(
-		against(burstShadows, "s", ours.shadows, theirs.shadows, ratioGoal(burstCreatedGoal), note),
-		against(burstReady, "s", ours.running, theirs.running, ratioGoal(burstRunningGoal), note),
+		compare(burstShadows, "s", ours.shadows, theirs.shadows, ratioGoal(burstCreatedGoal), note),
+		compare(burstReady, "s", ours.running, theirs.running, ratioGoal(burstRunningGoal), note),
 		figure("burst/local-pods-bound", "s", ours.bound, boundNote),
 		figure("burst/plain-shadowpods-exist", "s", theirs.shadows, plainNote),
 		figure("burst/plain-pods-running", "s", theirs.running, plainNote),
@@ -71,7 +71,7 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 	if err != nil {
 		return burstTimes{}, err
 	}
-	asking, err := w.asked(ctx)
+	asking, err := w.readAsked(ctx)
 	if err != nil {
 		return burstTimes{}, err
 	}

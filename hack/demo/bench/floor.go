@@ -113,8 +113,8 @@ func (w *testbed) removeFloor(ctx context.Context) error {
 // reportFloor records a burst through Longshore beside the floor.
 func (b *bench) reportFloor(through, floor burstTimes) {
 	b.record.add(
-		against("burst/local-pods-running-beside-floor", "s", through.running, floor.running, goal{}, "baseline: "+floorNote),
-		against("burst/removed-beside-floor", "s", through.removal.seconds, floor.removal.seconds, ratioGoal(removedGoal), "baseline: "+floorRemovedNote),
+		compare("burst/local-pods-running-beside-floor", "s", through.running, floor.running, goal{}, "baseline: "+floorNote),
+		compare("burst/removed-beside-floor", "s", through.removal.seconds, floor.removal.seconds, ratioGoal(removedGoal), "baseline: "+floorRemovedNote),
 		figure("burst/floor-shadowpods-exist", "s", floor.shadows, floorNote),
 		figure("burst/floor-pods-running", "s", floor.running, floorNote+"; until the pods of both clusters run"),
 		figure("burst/floor-removed", "s", floor.removal.seconds, floorRemovedNote),

@@ -71,7 +71,7 @@ func memoFigures(_ string, m map[string]float64) []sample {
 
 func meteringFigures(name string, m map[string]float64) []sample {
 	metered := m["metered-ns"] / 1000
-	return []sample{against("policy/metered/"+name, microsecondOfCall, metered, metered/m["ratio"], ratioGoal(meteringGoal),
+	return []sample{compare("policy/metered/"+name, microsecondOfCall, metered, metered/m["ratio"], ratioGoal(meteringGoal),
 		"vector "+name+": "+meteringNote+"; baseline: unmetered")}
 }
 

@@ -26,7 +26,7 @@ func (b *bench) memoryIdle() error {
 	if _, ok := u[virtualKubelet]; !ok {
 		return fmt.Errorf("no virtual kubelet among the processes %v", slices.Sorted(maps.Keys(u)))
 	}
-	b.record.add(against("memory/virtual-kubelet-idle", mib, u[virtualKubelet].rss, referenceIdle, valueGoal(idleGoal),
+	b.record.add(compare("memory/virtual-kubelet-idle", mib, u[virtualKubelet].rss, referenceIdle, valueGoal(idleGoal),
 		"resident, before the first pod; baseline: the reference system"))
 	b.reportSums(u, "idle", valueGoal(allIdleGoal), valueGoal(webhooksIdleGoal))
 	b.reportOthers(u, "idle")
@@ -43,7 +43,7 @@ func (b *bench) memoryLoaded() error {
 	if b.sizes.burst != referenceBurst {
 		baseline, g, note = math.NaN(), goal{}, ""
 	}
-	b.record.add(against("memory/virtual-kubelet-loaded", mib, u[virtualKubelet].rss, baseline, g,
+	b.record.add(compare("memory/virtual-kubelet-loaded", mib, u[virtualKubelet].rss, baseline, g,
 		fmt.Sprintf("resident, with %d pods%s", b.sizes.burst, note)))
 	b.record.add(
 		figure("memory/virtual-kubelet-peak", mib, u[virtualKubelet].peak, "largest resident memory since its start, after the burst"),

@@ -183,10 +183,10 @@ func (b *bench) configMaps(ctx context.Context, name string, objects, concurrenc
 		return err
 	}
 	b.logf("%s: %.1fs, the plain client %.1fs, in both clusters %.1fs", name, ours, theirs, floor)
-	b.record.add(against(name, "s", ours, theirs, ratioGoal(mirrorGoal), fmt.Sprintf(
+	b.record.add(compare(name, "s", ours, theirs, ratioGoal(mirrorGoal), fmt.Sprintf(
 		"%d ConfigMaps of 512 bytes by %d writers, until the last is seen in the provider; baseline: a plain client that writes them there, %d requests under way, by the same proxy",
 		objects, scaleRequests, concurrency)),
-		against(name+"-beside-floor", "s", ours, floor, goal{}, "baseline: the plain client creates each of them in the consumer, and then in the provider"))
+		compare(name+"-beside-floor", "s", ours, floor, goal{}, "baseline: the plain client creates each of them in the consumer, and then in the provider"))
 	return w.removePlainConfigMaps(ctx)
 }
 
@@ -257,7 +257,7 @@ func (b *bench) quietObjects(ctx context.Context, objects int) error {
 	}
 	note := fmt.Sprintf("in %s with %d ConfigMaps", minute, objects)
 	b.record.add(
-		against("mirror/quiet-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0), "neither leases nor heartbeats, "+note),
+		compare("mirror/quiet-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0), "neither leases nor heartbeats, "+note),
 		figure("mirror/quiet-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.idle() })), note),
 	)
 	return nil
@@ -306,9 +306,9 @@ func (b *bench) tokens(ctx context.Context) error {
 			requestsAtMost, cpuAtMost = goal{}, goal{}
 		}
 		b.record.add(
-			against("tokens/requests-per-pod", requestUnit, float64(asked.sum(func(r request) bool { return r.Ours && !r.lease() }))/float64(pods),
+			compare("tokens/requests-per-pod", requestUnit, float64(asked.sum(func(r request) bool { return r.Ours && !r.lease() }))/float64(pods),
 				referenceTokenRequests, requestsAtMost, note),
-			against("tokens/cpu-per-pod", cpuUnit, cpuBetween(window.before, after, ours)/float64(pods), referenceTokenCPU, cpuAtMost, note),
+			compare("tokens/cpu-per-pod", cpuUnit, cpuBetween(window.before, after, ours)/float64(pods), referenceTokenCPU, cpuAtMost, note),
 		)
 		if err := w.removeLoad(ctx); err != nil {
 			return err

@@ -86,7 +86,7 @@ func (b *bench) nativeRun(ctx context.Context, s *servers, kind server) (spent, 
 	if err := pause(ctx, restartSettle); err != nil {
 		return spent{}, err
 	}
-	askedBefore, err := w.asked(ctx)
+	askedBefore, err := w.readAsked(ctx)
 	if err != nil {
 		return spent{}, err
 	}
@@ -105,7 +105,7 @@ func (b *bench) nativeRun(ctx context.Context, s *servers, kind server) (spent, 
 	if err != nil {
 		return spent{}, err
 	}
-	now, err := w.asked(ctx)
+	now, err := w.readAsked(ctx)
 	if err != nil {
 		return spent{}, err
 	}
@@ -131,13 +131,13 @@ func (b *bench) reportNative(wasm, native spent, forgetful bool) {
 	}
 	sharesOf := func(s spent) float64 { return 100 * s.asked.seconds / s.kubelet }
 	b.record.add(
-		against("cpu/virtual-kubelet-wasm-beside-native"+end, cpuSeconds, wasm.kubelet, native.kubelet, ratio, note),
-		against("cpu/webhook-wasm-beside-native"+end, cpuSeconds, wasm.webhook, native.webhook, goal{}, note),
-		against("cpu/policies-share-wasm-beside-native"+end, "%", sharesOf(wasm), sharesOf(native), share, shareNote+". "+note),
-		against("burst/local-pods-running-wasm-beside-native"+end, "s", wasm.running, native.running, goal{}, note),
-		against("policy/calls-per-pod"+end, "calls/pod", wasm.asked.calls/pods, wasm.asked.questions/pods, goal{},
+		compare("cpu/virtual-kubelet-wasm-beside-native"+end, cpuSeconds, wasm.kubelet, native.kubelet, ratio, note),
+		compare("cpu/webhook-wasm-beside-native"+end, cpuSeconds, wasm.webhook, native.webhook, goal{}, note),
+		compare("cpu/policies-share-wasm-beside-native"+end, "%", sharesOf(wasm), sharesOf(native), share, shareNote+". "+note),
+		compare("burst/local-pods-running-wasm-beside-native"+end, "s", wasm.running, native.running, goal{}, note),
+		compare("policy/calls-per-pod"+end, "calls/pod", wasm.asked.calls/pods, wasm.asked.questions/pods, goal{},
 			"calls of policies by the virtual kubelet, the others being remembered; baseline: all its questions to policies. "+note),
-		against("policy/time-per-pod"+end, "us/pod", wasm.asked.seconds*1e6/pods, native.asked.seconds*1e6/pods, goal{},
+		compare("policy/time-per-pod"+end, "us/pod", wasm.asked.seconds*1e6/pods, native.asked.seconds*1e6/pods, goal{},
 			"from question to applied answer, all questions of the virtual kubelet about a pod, by its own metrics. "+note),
 	)
 }

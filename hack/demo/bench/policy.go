@@ -234,8 +234,8 @@ func (b *bench) noop(ctx context.Context, h *policyHosts) error {
 	}
 	const note = "a call that does nothing; baseline: stock extism/go-sdk"
 	b.record.add(
-		against("policy/noop", microseconds, ours, stock, valueGoal(noopGoal), note),
-		against("policy/noop-beside-extism", microseconds, ours, stock, ratioGoal(noopRatioGoal), note),
+		compare("policy/noop", microseconds, ours, stock, valueGoal(noopGoal), note),
+		compare("policy/noop-beside-extism", microseconds, ours, stock, ratioGoal(noopRatioGoal), note),
 	)
 	return nil
 }
@@ -277,11 +277,11 @@ func (b *bench) ask(ctx context.Context, h *policyHosts, q question) error {
 	name := "policy/" + q.input.Point.Export()
 	note := "vector " + q.vector + " through the chain, projection and operations included"
 	b.record.add(
-		against(name, microseconds, times["wasm"], times["extism"], goal{}, note+"; baseline: stock extism/go-sdk in the same chain"),
-		against(name+"-alone", microseconds, alone["wasm"], alone["extism"], goal{}, note+", half a millisecond between calls; baseline: stock extism/go-sdk in the same chain"),
-		against(name+"-alone-beside-native", microseconds, alone["wasm"], alone["native"], goal{}, note+", half a millisecond between calls; baseline: the native Go function in the same chain"),
-		against(name+"-beside-native", microseconds, times["wasm"], times["native"], goal{}, note+"; baseline: the native Go function in the same chain"),
-		against(name+"-remembered", microseconds, times["remembered"], times["wasm"], goal{}, note+", the answer remembered; baseline: not remembered"),
+		compare(name, microseconds, times["wasm"], times["extism"], goal{}, note+"; baseline: stock extism/go-sdk in the same chain"),
+		compare(name+"-alone", microseconds, alone["wasm"], alone["extism"], goal{}, note+", half a millisecond between calls; baseline: stock extism/go-sdk in the same chain"),
+		compare(name+"-alone-beside-native", microseconds, alone["wasm"], alone["native"], goal{}, note+", half a millisecond between calls; baseline: the native Go function in the same chain"),
+		compare(name+"-beside-native", microseconds, times["wasm"], times["native"], goal{}, note+"; baseline: the native Go function in the same chain"),
+		compare(name+"-remembered", microseconds, times["remembered"], times["wasm"], goal{}, note+", the answer remembered; baseline: not remembered"),
 	)
 	return nil
 }

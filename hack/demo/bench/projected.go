@@ -48,7 +48,7 @@ func (b *bench) projected(ctx context.Context, h *policyHosts, q question) error
 	if err != nil {
 		return fmt.Errorf("asking %s about a pod: %w", q.vector, err)
 	}
-	b.record.add(against("policy/"+input.Point.Export()+"/projected", microseconds, asked, native, ratioGoal(decisionGoal),
+	b.record.add(compare("policy/"+input.Point.Export()+"/projected", microseconds, asked, native, ratioGoal(decisionGoal),
 		"vector "+q.vector+" on a pod of 7 KB, metered, nothing remembered, projection and operations included; p50 of calls in turns with the baseline: "+
 			"the same pod decoded and changed by native code and its patch operations written, nothing compared"))
 	return nil

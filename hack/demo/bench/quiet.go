@@ -74,7 +74,7 @@ func (b *bench) reportQuiet(asked counts, sets map[string]float64, cpu float64, 
 	b.record.add(
 		figure("quiet/longshore-all-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours })), "leases and heartbeats included, "+note).bounded(bound),
 		figure("quiet/longshore-leases", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.lease() })), "leader election and node leases, "+note),
-		against("quiet/longshore-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0),
+		compare("quiet/longshore-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0),
 			"neither leases nor heartbeats (a virtual kubelet's Node, and its question whether the provider lives), "+note+", after the policies' counters were written"),
 		figure("quiet/longshore-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.idle() })), note),
 		figure("quiet/longshore-cpu", "CPU-s", cpu, note),

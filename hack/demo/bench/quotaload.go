@@ -66,12 +66,12 @@ func (t *tenancy) admitWithoutQuota(ctx context.Context) error {
 	with := t.withQuota
 	note := fmt.Sprintf("%d ShadowPods a second of %d tenants for %d s; baseline: the same without Quotas", t.sizes.rate, t.sizes.tenants, t.sizes.seconds)
 	t.record.add(
-		against("tenants/quota-admissions-over-10ms", "%", with.slow, without.slow, t.within(1),
+		compare("tenants/quota-admissions-over-10ms", "%", with.slow, without.slow, t.within(1),
 			"admissions in the webhook that took longer than 10 ms: at most 1 % means that p99 is at most 10 ms; "+note),
-		against("tenants/quota-creation-p50", "ms", percentile(with.creation, 0.5), percentile(without.creation, 0.5), goal{}, "whole requests of the tenants; "+note),
-		against("tenants/quota-creation-p99", "ms", percentile(with.creation, 0.99), percentile(without.creation, 0.99), goal{}, "whole requests of the tenants; "+note),
+		compare("tenants/quota-creation-p50", "ms", percentile(with.creation, 0.5), percentile(without.creation, 0.5), goal{}, "whole requests of the tenants; "+note),
+		compare("tenants/quota-creation-p99", "ms", percentile(with.creation, 0.99), percentile(without.creation, 0.99), goal{}, "whole requests of the tenants; "+note),
 		figure("tenants/quota-writes", requestUnit, with.writes, "writes of the status of Quotas for each ShadowPod; "+note),
-		against("tenants/quota-webhook-cpu", "ms", with.webhookCPU, without.webhookCPU, goal{}, "CPU time of the provider's webhook for each ShadowPod; "+note),
+		compare("tenants/quota-webhook-cpu", "ms", with.webhookCPU, without.webhookCPU, goal{}, "CPU time of the provider's webhook for each ShadowPod; "+note),
 	)
 	return nil
 }

@@ -57,24 +57,24 @@ func (b *bench) reportRemoval(through, plainly removal) {
 	pods := b.sizes.burst
 	per := func(n int) float64 { return float64(n) / float64(pods) }
 	b.record.add(
-		against(removedTime, "s", through.seconds, plainly.seconds, goal{}, fmt.Sprintf(removedNote, pods)),
+		compare(removedTime, "s", through.seconds, plainly.seconds, goal{}, fmt.Sprintf(removedNote, pods)),
 		figure("burst/plain-removed", "s", plainly.seconds, removedPlainNote),
-		against(removedRequests, requestUnit, per(through.asked.sum(request.longshores)), per(plainly.asked.sum(request.longshores)), goal{}, fmt.Sprintf(removedOursNote, pods)),
-		against(removedRequests+"-in-the-provider", requestUnit, per(through.asked.sum(request.ofRemotePods)), per(plainly.asked.sum(request.ofRemotePods)), goal{}, removedAllNote),
+		compare(removedRequests, requestUnit, per(through.asked.sum(request.isLongshores)), per(plainly.asked.sum(request.isLongshores)), goal{}, fmt.Sprintf(removedOursNote, pods)),
+		compare(removedRequests+"-in-the-provider", requestUnit, per(through.asked.sum(request.ofRemotePods)), per(plainly.asked.sum(request.ofRemotePods)), goal{}, removedAllNote),
 	)
 	cpu := func(r removal, keep func(string) bool) float64 {
 		return cpuBetween(r.before, r.after, keep) / float64(pods)
 	}
 	all := func(string) bool { return true }
 	b.record.add(
-		against("cpu/longshore-per-removed-pod", cpuUnit, cpu(through, ours), cpu(plainly, ours), goal{}, fmt.Sprintf(removedCPUNote, pods)),
-		against("cpu/rig-per-removed-pod", cpuUnit, cpu(through, all), cpu(plainly, all), goal{}, "the same of all processes; control planes, kwok and this client included"),
+		compare("cpu/longshore-per-removed-pod", cpuUnit, cpu(through, ours), cpu(plainly, ours), goal{}, fmt.Sprintf(removedCPUNote, pods)),
+		compare("cpu/rig-per-removed-pod", cpuUnit, cpu(through, all), cpu(plainly, all), goal{}, "the same of all processes; control planes, kwok and this client included"),
 	)
 	for _, process := range slices.Sorted(maps.Keys(through.after)) {
 		b.record.add(figure("cpu/per-removed-pod/"+process, cpuUnit, cpu(through, func(name string) bool { return name == process }), ""))
 	}
 	name := func(r request) string {
-		if !r.longshores() && !r.ofRemotePods() {
+		if !r.isLongshores() && !r.ofRemotePods() {
 			return ""
 		}
 		return r.String()
@@ -85,12 +85,12 @@ func (b *bench) reportRemoval(through, plainly removal) {
 		if n := beside[name]; n > 0 {
 			baseline = per(n)
 		}
-		b.record.add(against(removedRequests+"/"+name, requestUnit, per(groups[name]), baseline, goal{}, ""))
+		b.record.add(compare(removedRequests+"/"+name, requestUnit, per(groups[name]), baseline, goal{}, ""))
 	}
 }
 
-// longshores reports whether Longshore sent the request and it is not about a lease.
-func (r request) longshores() bool { return r.Ours && !r.lease() }
+// isLongshores reports whether Longshore sent the request and it is not about a lease.
+func (r request) isLongshores() bool { return r.Ours && !r.lease() }
 
 // ofRemotePods reports whether the request is about pods or ShadowPods in the provider.
 func (r request) ofRemotePods() bool {

@@ -73,8 +73,8 @@ func (s sample) bounded(g goal) sample {
 	return s
 }
 
-// against is a sample with a baseline and a goal.
-func against(name, unit string, value, baseline float64, g goal, notes string) sample {
+// compare returns a sample with a baseline and a goal.
+func compare(name, unit string, value, baseline float64, g goal, notes string) sample {
 	return sample{name: name, unit: unit, value: value, baseline: baseline, goal: g, notes: notes}
 }
 

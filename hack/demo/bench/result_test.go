@@ -21,10 +21,10 @@ func recorded(only string, samples ...sample) []Result {
 
 func TestRunsBecomeOneResult(t *testing.T) {
 	results := recorded("",
-		against("burst/a", "s", 3, 2, ratioGoal(1.5), "n"),
+		compare("burst/a", "s", 3, 2, ratioGoal(1.5), "n"),
 		figure("burst/b", "s", 1, ""),
-		against("burst/a", "s", 2, 2, ratioGoal(1.5), "n"),
-		against("burst/a", "s", 4, 2, ratioGoal(1.5), "n"),
+		compare("burst/a", "s", 2, 2, ratioGoal(1.5), "n"),
+		compare("burst/a", "s", 4, 2, ratioGoal(1.5), "n"),
 	)
 	require.Len(t, results, 2)
 	assert.Equal(t, Result{
@@ -40,13 +40,13 @@ func TestGoals(t *testing.T) {
 		goal   string
 		met    *bool
 	}{
-		"a ratio that is reached":            {against("x", "s", 1, 2, ratioGoal(0.5), ""), "ratio <= 0.5", pointer(true)},
-		"a ratio that is missed":             {against("x", "s", 1.1, 2, ratioGoal(0.5), ""), "ratio <= 0.5", pointer(false)},
-		"a value that is reached":            {against("x", "s", 9, 22.1, valueGoal(9), ""), "value <= 9", pointer(true)},
-		"a value that is missed":             {against("x", "s", 9.1, 22.1, valueGoal(9), ""), "value <= 9", pointer(false)},
-		"a value of zero without a baseline": {against("x", "s", 0, math.NaN(), valueGoal(0), ""), "value <= 0", pointer(true)},
-		"a ratio to nothing":                 {against("x", "s", 1, math.NaN(), ratioGoal(1), ""), "", nil},
-		"no goal":                            {against("x", "s", 1, 2, goal{}, ""), "", nil},
+		"a ratio that is reached":            {compare("x", "s", 1, 2, ratioGoal(0.5), ""), "ratio <= 0.5", pointer(true)},
+		"a ratio that is missed":             {compare("x", "s", 1.1, 2, ratioGoal(0.5), ""), "ratio <= 0.5", pointer(false)},
+		"a value that is reached":            {compare("x", "s", 9, 22.1, valueGoal(9), ""), "value <= 9", pointer(true)},
+		"a value that is missed":             {compare("x", "s", 9.1, 22.1, valueGoal(9), ""), "value <= 9", pointer(false)},
+		"a value of zero without a baseline": {compare("x", "s", 0, math.NaN(), valueGoal(0), ""), "value <= 0", pointer(true)},
+		"a ratio to nothing":                 {compare("x", "s", 1, math.NaN(), ratioGoal(1), ""), "", nil},
+		"no goal":                            {compare("x", "s", 1, 2, goal{}, ""), "", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRounding(t *testing.T) {
 
 func TestResultsAreWrittenAsAList(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench", "results.json")
-	want := recorded("", against("a", "ms", 1, 2, ratioGoal(0.5), "n"), figure("b", "MiB", 3, ""))
+	want := recorded("", compare("a", "ms", 1, 2, ratioGoal(0.5), "n"), figure("b", "MiB", 3, ""))
 	require.NoError(t, write(path, want))
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestFiguresOfSmallSizesStayApart(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, table(&out, recorded("", against("a/b", "ms", 1, 4, ratioGoal(0.5), ""), against("c", "MiB", 3, 2, valueGoal(1), ""))))
+	require.NoError(t, table(&out, recorded("", compare("a/b", "ms", 1, 4, ratioGoal(0.5), ""), compare("c", "MiB", 3, 2, valueGoal(1), ""))))
 	lines := strings.Split(out.String(), "\n")
 	require.Len(t, lines, 4)
 	assert.Equal(t, []string{"a/b", "1", "ms", "4", "0.25", "ratio", "<=", "0.5", "yes"}, strings.Fields(lines[1]))

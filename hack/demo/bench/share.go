@@ -42,8 +42,8 @@ func (a asked) minus(before asked) asked {
 	return asked{a.seconds - before.seconds, a.questions - before.questions, a.calls - before.calls}
 }
 
-// asked reads what the virtual kubelet has asked policies, from its metrics.
-func (w *testbed) asked(ctx context.Context) (asked, error) {
+// readAsked reads what the virtual kubelet has asked policies, from its metrics.
+func (w *testbed) readAsked(ctx context.Context) (asked, error) {
 	text, err := w.kubeletMetrics(ctx)
 	if err != nil {
 		return asked{}, err
@@ -97,7 +97,7 @@ func scrape(ctx context.Context, ip, port string) ([]byte, error) {
 // reportShare records which part of the virtual kubelet's CPU time since the window was
 // opened went into policies.
 func (b *bench) reportShare(ctx context.Context, w window, before asked) error {
-	now, err := b.testbed.asked(ctx)
+	now, err := b.testbed.readAsked(ctx)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (b *bench) reportStream(local *podSightings, shadow *sightings, remote *pod
 		{"stream/remote-running-to-local-running-p50", reported, 0.50, referenceRunningP50},
 		{"stream/remote-running-to-local-running-p99", reported, 0.99, referenceRunningP99},
 	} {
-		b.record.add(against(m.name, "ms", percentile(m.values, m.share), m.reference, ratioGoal(streamGoal), note))
+		b.record.add(compare(m.name, "ms", percentile(m.values, m.share), m.reference, ratioGoal(streamGoal), note))
 	}
 	return nil
 }

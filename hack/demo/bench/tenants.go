@@ -83,9 +83,9 @@ func (t *tenancy) within(most float64) goal {
 func (t *tenancy) reportPeering(context.Context) error {
 	took := t.testbed.took
 	t.record.add(
-		against("tenants/peering", "s", took.peering.Seconds(), referencePeering, valueGoal(peeringGoal),
+		compare("tenants/peering", "s", took.peering.Seconds(), referencePeering, valueGoal(peeringGoal),
 			"longshorectl peer of two clusters without a ResourceSlice; baseline: the reference system's whole command"),
-		against("tenants/peering-with-virtual-node", "s", (took.peering+took.virtualNode).Seconds(), referencePeering, valueGoal(peeringGoal),
+		compare("tenants/peering-with-virtual-node", "s", (took.peering+took.virtualNode).Seconds(), referencePeering, valueGoal(peeringGoal),
 			"longshorectl peer, and its virtual node until the Node is ready; baseline: the reference system's whole command, which does not wait for the Node"),
 	)
 	return nil

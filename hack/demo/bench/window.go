@@ -57,7 +57,7 @@ func (b *bench) reportRequests(asked counts, suffix string, pods int, detailed b
 	counted := func(r request) bool { return r.Ours && !r.lease() }
 	note := fmt.Sprintf("all requests of Longshore in both clusters while %d pods were offloaded, events included, leases not; baseline: the reference system", pods)
 	b.record.add(
-		against("requests/per-pod"+suffix, requestUnit, per(asked.sum(counted)), referenceRequests, valueGoal(requestsGoal), note),
+		compare("requests/per-pod"+suffix, requestUnit, per(asked.sum(counted)), referenceRequests, valueGoal(requestsGoal), note),
 		figure("requests/failed-per-pod"+suffix, requestUnit, per(asked.sum(func(r request) bool { return counted(r) && r.Failed })), "part of the above that the API servers refused"),
 		figure("requests/leases"+suffix, "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.lease() })), "by Longshore in the same time, not part of the above"),
 	)
@@ -94,8 +94,8 @@ func (b *bench) reportCPU(before, after usages, suffix string, pods int, detaile
 	per := func(keep func(string) bool) float64 { return cpuBetween(before, after, keep) / float64(pods) }
 	note := fmt.Sprintf("user and system time while %d pods were offloaded; baseline: the reference system", pods)
 	b.record.add(
-		against("cpu/longshore-per-pod"+suffix, cpuUnit, per(ours), referenceCPU, ratioGoal(cpuGoal), note),
-		against("cpu/rig-per-pod"+suffix, cpuUnit, per(func(string) bool { return true }), referenceRigCPU, ratioGoal(cpuGoal),
+		compare("cpu/longshore-per-pod"+suffix, cpuUnit, per(ours), referenceCPU, ratioGoal(cpuGoal), note),
+		compare("cpu/rig-per-pod"+suffix, cpuUnit, per(func(string) bool { return true }), referenceRigCPU, ratioGoal(cpuGoal),
 			note+"; control planes, kwok and this client included"),
 	)
 	if !detailed {

@@ -14,8 +14,8 @@ type Kind string
 const (
 	// Guarded fields have a rule.
 	Guarded Kind = "guarded"
-	// Parted fields are checked by their parts, which have rows of their own.
-	Parted Kind = "by its parts"
+	// Nested fields are checked by their parts, which have rows of their own.
+	Nested Kind = "by its parts"
 	// Free fields may be written by policies that declare it.
 	Free Kind = "free"
 )
@@ -32,10 +32,10 @@ type Row struct {
 
 func guarded(field, rule string) Row { return Row{Field: field, Kind: Guarded, Text: rule} }
 
-func parted(fields ...string) []Row {
+func nested(fields ...string) []Row {
 	rows := make([]Row, len(fields))
 	for i, field := range fields {
-		rows[i] = Row{Field: field, Kind: Parted, Text: "see its own table"}
+		rows[i] = Row{Field: field, Kind: Nested, Text: "see its own table"}
 	}
 	return rows
 }
@@ -148,8 +148,8 @@ func tables() map[string][][]Row {
 			free(own, "Prefix", "ConfigMapRef"),
 			{guarded("SecretRef", "does not name a Secret that the pod does not use already")},
 		},
-		"ProbeHandler":     {free(running, "Exec"), parted("HTTPGet", "TCPSocket", "GRPC")},
-		"LifecycleHandler": {free(running, "Exec", "Sleep"), parted("HTTPGet", "TCPSocket")},
+		"ProbeHandler":     {free(running, "Exec"), nested("HTTPGet", "TCPSocket", "GRPC")},
+		"LifecycleHandler": {free(running, "Exec", "Sleep"), nested("HTTPGet", "TCPSocket")},
 		"HTTPGetAction": {
 			{guarded("Host", "none is added or changed: the kubelet would send requests there from the node's network")},
 			free("a request to the pod itself", "Path", "Port", "Scheme", "HTTPHeaders", "Protocol"),
@@ -181,7 +181,7 @@ func podRows() [][]Row {
 			guarded("OS", "does not change: it selects which security settings apply"),
 			guarded("PriorityClassName", "does not become a class with the prefix system-"),
 		},
-		parted("SecurityContext", "Volumes", "InitContainers", "Containers"),
+		nested("SecurityContext", "Volumes", "InitContainers", "Containers"),
 		free(placing, "NodeSelector", "Affinity", "Tolerations", "SchedulerName", "TopologySpreadConstraints",
 			"SchedulingGates", "SchedulingGroup", "EvictionResponders"),
 		free("policies decide it (wire 3.4); classes have no order, and the provider offers only classes that it trusts", "RuntimeClassName"),
@@ -204,7 +204,7 @@ func podContextRows() [][]Row {
 			guarded("RunAsUser", effective), guarded("RunAsGroup", effective), guarded("RunAsNonRoot", effective),
 			guarded("SeccompProfile", effective), guarded("AppArmorProfile", effective), guarded("SELinuxOptions", effective),
 		},
-		parted("WindowsOptions"),
+		nested("WindowsOptions"),
 		free("determines how volumes are relabeled, not with which label", "FSGroupChangePolicy", "SELinuxChangePolicy"),
 	}
 }
@@ -223,7 +223,7 @@ func contextRows() [][]Row {
 			guarded("AppArmorProfile", "a profile stays the same one; unset may become a profile, but not Unconfined; Unconfined may become any"),
 			guarded("SELinuxOptions", "do not change: labels have no order"),
 		},
-		parted("Capabilities", "WindowsOptions"),
+		nested("Capabilities", "WindowsOptions"),
 	}
 }
 
@@ -233,7 +233,7 @@ func containerRows() [][]Row {
 			guarded("Name", "a container with a new name is compared with the others of its kind: it is not less isolated than the weakest of them"),
 			guarded("RestartPolicy", "an init container that becomes a sidecar counts as a new container, and vice versa"),
 		},
-		parted("SecurityContext", "Ports", "Env", "EnvFrom", "VolumeMounts", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle"),
+		nested("SecurityContext", "Ports", "Env", "EnvFrom", "VolumeMounts", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle"),
 		free(running, "Image", "Command", "Args", "WorkingDir", "RestartPolicyRules", "Stdin", "StdinOnce", "TTY"),
 		free("a provider that shares images between tenants enforces it by its own admission", "ImagePullPolicy"),
 		free("bounded by the provider's quota; devices are offered by the provider's drivers", "Resources", "ResizePolicy"),
@@ -269,7 +269,7 @@ func sourceRows() [][]Row {
 	return [][]Row{
 		rows,
 		{guarded("Secret", "does not name a Secret that the pod does not use already")},
-		parted("Projected"),
+		nested("Projected"),
 		free(own, "EmptyDir", "ConfigMap", "DownwardAPI", "PersistentVolumeClaim", "Ephemeral"),
 		free("an image, like that of a container", "Image"),
 	}

@@ -54,7 +54,7 @@ func TestPartsHaveTheirOwnTable(t *testing.T) {
 	}
 	for _, of := range invariants.Types() {
 		for _, row := range invariants.Table() {
-			if row.Type != of.Name() || row.Kind != invariants.Parted {
+			if row.Type != of.Name() || row.Kind != invariants.Nested {
 				continue
 			}
 			field, _ := of.FieldByName(row.Field)
@@ -318,7 +318,7 @@ func render() string {
 	for _, row := range invariants.Table() {
 		rows[row.Type+"."+row.Field] = row
 	}
-	order := []invariants.Kind{invariants.Guarded, invariants.Parted, invariants.Free}
+	order := []invariants.Kind{invariants.Guarded, invariants.Nested, invariants.Free}
 	for _, of := range invariants.Types() {
 		fmt.Fprintf(&out, "\n### %s\n\n| field | | rule, or why it is free |\n|---|---|---|\n", of.Name())
 		var listed []invariants.Row
