@@ -286,6 +286,28 @@ func TestLastGoodWithoutAGoodVersionRefuses(t *testing.T) {
 	assert.Contains(t, r.ready("mine"), "Objects that it matches are refused: no previous version has answered since the component started (failurePolicy: LastGood).")
 }
 
+// TestTheReportOfAReplacedOwnerIsWrittenAgain has a VirtualNode that was deleted and created again, while
+// its virtual kubelet runs.
+func TestTheReportOfAReplacedOwnerIsWrittenAgain(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
+	r.owner = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "webhook", UID: "first"}
+	r.mustPass()
+	since := r.own("mine").Since
+	component := &policyv1alpha1.PolicyComponent{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "webhook"}}
+	require.NoError(t, r.client.Delete(t.Context(), component), "the garbage collector")
+	r.owner = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "webhook", UID: "second"}
+	r.later(time.Minute)
+	r.source.OwnerReplaced()
+	reports := r.reports
+	r.report()
+	r.report()
+	assert.Equal(t, reports+1, r.reports, "once")
+	assert.Equal(t, since, r.own("mine").Since)
+	require.NoError(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(component), component))
+	require.Len(t, component.OwnerReferences, 1)
+	assert.EqualValues(t, "second", component.OwnerReferences[0].UID)
+}
+
 func TestReportsAreWrittenWhenTheyChange(t *testing.T) {
 	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.mustPass()

@@ -25,6 +25,9 @@ const loadPatience = time.Second
 // component reports them. While a module is being loaded, the previous version of its policy
 // decides. The first reconciliation has no previous versions and waits for all modules.
 func (s *Source) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if s.ownerReplaced.Swap(false) {
+		s.writer.OwnerReplaced()
+	}
 	var registered error
 	if !s.standby.Load() {
 		// Decisions do not depend on reports: a failure is returned at the end.

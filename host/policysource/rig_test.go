@@ -119,6 +119,8 @@ type rig struct {
 	events  *events.FakeRecorder
 	metrics *prometheus.Registry
 	status  *status.Reconciler
+	// owner is that of the PolicyComponent.
+	owner *metav1.OwnerReference
 	// attested checks reports in the sources that are started; nil requires none.
 	attested func(context.Context, []byte, string) error
 	// stages are those of the sources that are started.
@@ -193,9 +195,11 @@ func (r *rig) newSource() *policysource.Source {
 	metrics, err := policysource.NewMetrics(r.metrics)
 	require.NoError(r.t, err)
 	source, err := policysource.New(policysource.Options{
-		Chain:    chain.Options{Quarantine: chain.QuarantineOptions{Owners: 1}}, // all objects here are of one namespace
-		Identity: report.Identity{Name: "webhook", Object: client.ObjectKey{Namespace: "longshore", Name: "webhook"}},
-		Client:   r.client, Clock: r.clock, Metrics: metrics,
+		Chain: chain.Options{Quarantine: chain.QuarantineOptions{Owners: 1}}, // all objects here are of one namespace
+		Identity: report.Identity{Name: "webhook", Object: client.ObjectKey{Namespace: "longshore", Name: "webhook"}, Owner: func(context.Context) (*metav1.OwnerReference, error) {
+			return r.owner, nil
+		}},
+		Client: r.client, Clock: r.clock, Metrics: metrics,
 		BuiltIn:          r.builtIn,
 		Stages:           r.stages,
 		Attested:         r.attested,

@@ -90,7 +90,9 @@ type Source struct {
 	ready       atomic.Bool
 	// standby is set while another replica reports for this component.
 	standby atomic.Bool
-	queue   atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+	// ownerReplaced is set until the worker has noted it.
+	ownerReplaced atomic.Bool
+	queue         atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 	// planned is what became of each policy, for readers beside the worker, which replaces it.
 	planned atomic.Pointer[[]plan.Outcome]
 
@@ -149,6 +151,13 @@ func (s *Source) Ready() error {
 		return chain.ErrNotLoaded
 	}
 	return nil
+}
+
+// OwnerReplaced makes the component report again: another object has the name of the owner of its
+// report, which is deleted with the previous one.
+func (s *Source) OwnerReplaced() {
+	s.ownerReplaced.Store(true)
+	s.requeueAfter(reportOnly, 0)
 }
 
 // retire closes a loaded policy after its last call.

@@ -29,11 +29,13 @@ import (
 
 const (
 	timeout = 2 * time.Hour
-	// managerName and managerContainer are the Deployment and its container from which the image is
-	// taken.
-	managerName      = "longshore-manager"
-	managerContainer = "manager"
+	// managerName is the Deployment from which the image is taken.
+	managerName = "longshore-manager"
 )
+
+// managerContainers are the names of its container: that of the chart, and of the chart before liqoctl
+// found it.
+var managerContainers = []string{"controller-manager", "manager"}
 
 type flags struct {
 	admin.Flags
@@ -131,9 +133,9 @@ func (m *mover) defaultImage(ctx context.Context) error {
 		return fmt.Errorf("reading the image of Longshore (set --image): %w", err)
 	}
 	containers := deployment.Spec.Template.Spec.Containers
-	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == managerContainer })
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return slices.Contains(managerContainers, c.Name) })
 	if at < 0 {
-		return fmt.Errorf("deployment %s/%s has no container %q: set --image", m.Namespace, managerName, managerContainer)
+		return fmt.Errorf("deployment %s/%s has no container %q: set --image", m.Namespace, managerName, managerContainers[0])
 	}
 	m.image = containers[at].Image
 	return nil

@@ -309,10 +309,14 @@ func TestTheImageIsThatOfTheManager(t *testing.T) {
 	r.image, r.Namespace = "", "longshore"
 	require.ErrorContains(t, r.defaultImage(t.Context()), "set --image")
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "longshore-manager"}}
-	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "longshore:1"}, {Name: "proxy", Image: "proxy:1"}}
 	require.NoError(t, r.Create(t.Context(), deployment))
-	require.NoError(t, r.defaultImage(t.Context()))
-	assert.Equal(t, "longshore:1", r.image)
+	for _, name := range managerContainers {
+		deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "proxy", Image: "proxy:1"}, {Name: name, Image: "longshore:" + name}}
+		require.NoError(t, r.Update(t.Context(), deployment))
+		r.image = ""
+		require.NoError(t, r.defaultImage(t.Context()))
+		assert.Equal(t, "longshore:"+name, r.image)
+	}
 }
 
 func TestWhatAPodWaitsFor(t *testing.T) {

@@ -300,9 +300,10 @@ func (v *virtualNode) watchVirtualNodes(ctx context.Context) error {
 		if !ok {
 			return
 		}
+		previous := v.facts.VirtualNode()
 		hasChanged := v.facts.SetVirtualNode(vn)
-		if current := v.currentSession(); current != nil && vn.Name == v.options.NodeName {
-			current.virtualNodeChanged(vn)
+		if vn.Name == v.options.NodeName {
+			v.ownChanged(previous, vn)
 		}
 		if hasChanged {
 			v.policiesChanged()
@@ -312,6 +313,22 @@ func (v *virtualNode) watchVirtualNodes(ctx context.Context) error {
 			v.policiesChanged()
 		}
 	})
+}
+
+// ownChanged follows a change of the virtual kubelet's own VirtualNode. One that was created again owns
+// the report of a process of its own, which is deleted with the previous one.
+func (v *virtualNode) ownChanged(previous, vn *offloadingv1beta1.VirtualNode) {
+	current := v.currentSession()
+	if current != nil {
+		current.virtualNodeChanged(vn)
+	}
+	if v.options.SharedProcess != "" || previous == nil || previous.UID == vn.UID {
+		return
+	}
+	v.policies.OwnerReplaced()
+	if current != nil {
+		current.custom.ReportLost()
+	}
 }
 
 // watchKubeconfig watches the Secret with the provider's kubeconfig. It returns after the first

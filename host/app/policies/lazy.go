@@ -62,6 +62,13 @@ func (l *Lazy) Trim() {
 	}
 }
 
+// OwnerReplaced makes the component report again ([policysource.Source.OwnerReplaced]).
+func (l *Lazy) OwnerReplaced() {
+	if loaded := l.loaded.Load(); loaded != nil {
+		loaded.source.OwnerReplaced()
+	}
+}
+
 // Close closes the policies.
 func (l *Lazy) Close(ctx context.Context) error {
 	if loaded := l.loaded.Load(); loaded != nil {

@@ -40,7 +40,13 @@ type Writer struct {
 
 	owner   *metav1.OwnerReference
 	written *policyv1alpha1.PolicyComponentStatus
+	// isLost is set when the PolicyComponent may be deleted with a previous owner.
+	isLost bool
 }
+
+// OwnerReplaced makes the next Write send the report, with its present owner: another object has the
+// name of the owner, and the PolicyComponent is deleted with the previous one.
+func (w *Writer) OwnerReplaced() { w.owner, w.isLost = nil, true }
 
 // Register creates the PolicyComponent without policies, unless this Writer has written it
 // before. A component registers before it decides, so that no change of a policy counts as
@@ -68,7 +74,7 @@ func (w *Writer) Write(ctx context.Context, observations []policyv1alpha1.Policy
 			}
 		}
 	}
-	if w.written != nil && equality.Semantic.DeepEqual(w.written, status) {
+	if w.written != nil && !w.isLost && equality.Semantic.DeepEqual(w.written, status) {
 		return nil
 	}
 	return w.apply(ctx, status)
@@ -100,6 +106,6 @@ func (w *Writer) apply(ctx context.Context, status *policyv1alpha1.PolicyCompone
 	if err != nil {
 		return fmt.Errorf("writing PolicyComponent %s: %w", w.Identity.Object, err)
 	}
-	w.written = status.DeepCopy()
+	w.written, w.isLost = status.DeepCopy(), false
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -73,6 +74,8 @@ type Follower struct {
 	leads   bool
 	entries map[types.UID]*entry
 
+	// isReportLost is set until the observations are written again.
+	isReportLost atomic.Bool
 	// written are the observations that were reported last.
 	written    []policyv1alpha1.ReflectionObservation
 	hasWritten bool
@@ -114,6 +117,12 @@ func (f *Follower) Changed() {
 	case f.kick <- struct{}{}:
 	default:
 	}
+}
+
+// ReportLost makes the Follower report again: its report was deleted.
+func (f *Follower) ReportLost() {
+	f.isReportLost.Store(true)
+	f.Changed()
 }
 
 // Lead sets whether this virtual kubelet is the one of its provider that reflects.
@@ -409,10 +418,12 @@ func (f *Follower) report(ctx context.Context) error {
 		observations = append(observations, e.observation)
 	}
 	slices.SortFunc(observations, func(a, b policyv1alpha1.ReflectionObservation) int { return strings.Compare(a.Name, b.Name) })
-	if f.hasWritten && equality.Semantic.DeepEqual(f.written, observations) {
+	isLost := f.isReportLost.Swap(false)
+	if f.hasWritten && !isLost && equality.Semantic.DeepEqual(f.written, observations) {
 		return nil
 	}
 	if err := f.options.Report(ctx, observations); err != nil {
+		f.isReportLost.Store(isLost)
 		return fmt.Errorf("reporting the state of ResourceReflections: %w", err)
 	}
 	f.written, f.hasWritten = observations, true

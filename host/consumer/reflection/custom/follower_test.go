@@ -258,6 +258,20 @@ func TestAnOutageStopsNothing(t *testing.T) {
 	assert.Equal(t, ReasonUnreachable, w.reason(t))
 }
 
+func TestAReportThatIsLostIsWrittenAgain(t *testing.T) {
+	w := newWorld(t, certificateReflection())
+	w.look(t)
+	w.notes()
+	w.ReportLost()
+	w.reportError = errors.New("later")
+	_, err := w.pass(t.Context())
+	require.Error(t, err)
+	w.reportError = nil
+	w.look(t)
+	w.look(t)
+	assert.Equal(t, []string{"report"}, w.notes(), "once, and nothing starts again")
+}
+
 func TestNothingIsDoneWithoutResourceReflections(t *testing.T) {
 	w := newWorld(t)
 	assert.Equal(t, readyPeriod, w.look(t))
