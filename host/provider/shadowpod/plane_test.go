@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -67,8 +68,15 @@ func newRig(t *testing.T, adjust ...func(*testplane.Options)) *rig {
 	require.NoError(t, err)
 	planetest.InstallCRDs(t, r.cluster.RESTConfig())
 	chartrights.Install(t, r.cluster.RESTConfig())
-	r.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
+	r.create(t, newNamespace(remoteNamespace), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
 	return r
+}
+
+// newNamespace returns a namespace in which consumers may name the node of a pod, as the pods of these
+// tests do: no scheduler runs.
+func newNamespace(name string) *corev1.Namespace {
+	labels := map[string]string{api.EnforceLevelLabel: string(api.LevelPrivileged)}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
 // asManager returns the configuration of the manager with the rights of the chart.
@@ -260,7 +268,7 @@ func (r *rig) replaced(t *testing.T) {
 
 func (r *rig) namespace(t *testing.T) {
 	const doomed = "doomed-rome"
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed}}
+	ns := newNamespace(doomed)
 	shadow, period := newShadow("web"), int64(20)
 	shadow.Namespace, shadow.Spec.Pod.TerminationGracePeriodSeconds = doomed, &period
 	r.create(t, ns, shadow)

@@ -88,6 +88,7 @@ func (r *Reconciler) applyStep(ctx context.Context, shadow *offloadingv1beta1.Sh
 	}
 	if step.Subresource == podupdate.SubresourceEphemeral {
 		candidate := pod.DeepCopy()
+		candidate.Spec.NodeName = "" // the scheduler has chosen it
 		candidate.Spec.EphemeralContainers = append(candidate.Spec.EphemeralContainers,
 			podupdate.Added(pod.Spec.EphemeralContainers, shadow.Spec.Pod.EphemeralContainers)...)
 		if err := r.checkSecurity(ctx, candidate); err != nil {

@@ -104,3 +104,16 @@ func TestSoonest(t *testing.T) {
 	assert.Zero(t, soonest(0, 0))
 	assert.Equal(t, time.Second, soonest(0, time.Minute, time.Second))
 }
+
+// TestAnEphemeralContainerIsAddedToAPodOnANode has a pod that the scheduler has bound: a ShadowPod may not
+// name a node, but its pod has one.
+func TestAnEphemeralContainerIsAddedToAPodOnANode(t *testing.T) {
+	s := shadow(nil)
+	pod := ownPod(s, corev1.PodRunning, 0)
+	pod.Spec.NodeName = "worker"
+	s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"}}}
+	out := state{shadow: s, pod: pod}.reconcile(t)
+	require.NoError(t, out.err)
+	assert.Empty(t, out.events)
+	require.Len(t, out.pod.Spec.EphemeralContainers, 1)
+}
