@@ -222,11 +222,12 @@ func (r *Reconciler) deleteDeployments(ctx context.Context, vn *offloadingv1beta
 	for i := range deployments {
 		deployment := &deployments[i]
 		err := r.Client.Delete(ctx, deployment, uidPrecondition(deployment), client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		}
+		r.networkPolicies.Delete(deployment.UID)
+		if err != nil {
+			continue
 		}
 		r.Events.Eventf(vn, deployment, corev1.EventTypeNormal, reasonVkDeleted, actionStop, "Deleted virtual kubelet Deployment %s", deployment.Name)
 	}

@@ -87,8 +87,8 @@ func UserOf(object client.Object) []string {
 }
 
 // Admit reserves the resources of a ShadowPod of a user in the user's Quota, unless it is a dry run.
-// Before a change, which has a resource version, the ShadowPod was another one. Admit returns a [Denied] error if the Quota does not admit it. The user is given by its
-// label value.
+// before is the ShadowPod before a change, nil for a new one. Admit returns a [Denied] error if the Quota
+// does not admit it. The user is given by its label value.
 func (e *Enforcer) Admit(ctx context.Context, user string, before, shadow *offloadingv1beta1.ShadowPod, dryRun bool) error {
 	quota, err := e.Find(ctx, user)
 	if err != nil {
