@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,6 +38,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
@@ -72,7 +72,7 @@ func newRigOf(t *testing.T, clusters []*testplane.Cluster) *rig {
 	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
-	r := &rig{t: t, consumer: clusters[0], provider: clusters[1], runtimeTypes: s, policyCache: policyCache(t)}
+	r := &rig{t: t, consumer: clusters[0], provider: clusters[1], runtimeTypes: s, policyCache: testkit.PolicyCache(t)}
 	r.rome, r.milan = r.client(r.consumer.RESTConfig()), r.client(r.provider.RESTConfig())
 	for _, cluster := range clusters {
 		planetest.InstallCRDs(t, cluster.RESTConfig())
@@ -85,17 +85,6 @@ func newRigOf(t *testing.T, clusters []*testplane.Cluster) *rig {
 	r.kubeconfig, err = r.provider.KubeconfigFor("", certificate, key)
 	require.NoError(t, err)
 	return r
-}
-
-// policyCache returns a compilation cache that all test runs share, because compiling the
-// built-in module takes seconds.
-func policyCache(t *testing.T) string {
-	t.Helper()
-	dir, err := os.UserCacheDir()
-	require.NoError(t, err)
-	dir = filepath.Join(dir, "longshore", "test-policies")
-	require.NoError(t, os.MkdirAll(dir, 0o700))
-	return dir
 }
 
 func (r *rig) client(config *rest.Config) client.Client {

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,8 +33,6 @@ const (
 	// nodeLabel is the label of the metrics of a virtual node in a shared process.
 	nodeLabel = "virtual_node"
 )
-
-var errLostLease = errors.New("the lease of the node was lost")
 
 // supervisor runs the virtual nodes of a shared process: one for each VirtualNode that the manager
 // has assigned to it. One that fails is tried again, and does not affect the others.
@@ -259,7 +255,14 @@ func (s *supervisor) serve(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	return s.holdLease(ctx, o.NodeName, func(ctx context.Context) error {
+	// A process of its own holds the same lease (wire 5.7), so that no two processes serve the node. The
+	// replicas of a shared process have one identity there, because the lease of the process decides
+	// between them.
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: s.options.TenantNamespace, Name: o.NodeName},
+		Client:    s.leases.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: s.options.SharedProcess},
+	}
+	return lease.Hold(ctx, lock, func(ctx context.Context) error {
 		s.metrics.set(registry, true)
 		defer s.metrics.set(registry, false)
 		s.setRunning(o.NodeName, v)
@@ -285,52 +288,6 @@ func (s *supervisor) policiesChanged() {
 	for _, v := range s.running {
 		v.policiesChanged()
 	}
-}
-
-// holdLease runs a function while it holds the lease of a node, so that no two processes serve it:
-// a process of its own holds the same lease (wire 5.7). The replicas of a shared process have one
-// identity there, because the lease of the process decides between them.
-func (s *supervisor) holdLease(ctx context.Context, node string, run func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// The lease is released after run has returned.
-	holding, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
-	acquired, lost := make(chan struct{}), make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lease.Sparse(&resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: s.options.TenantNamespace, Name: node},
-			Client:    s.leases.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: s.options.SharedProcess},
-		}, lease.RenewPeriod, time.Now),
-		Name: node, LeaseDuration: lease.Duration, RenewDeadline: lease.RenewDeadline, RetryPeriod: lease.RetryPeriod, ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(acquired) }, OnStoppedLeading: func() {}},
-	})
-	if err != nil {
-		return fmt.Errorf("preparing the lease %s/%s: %w", s.options.TenantNamespace, node, err)
-	}
-	go func() {
-		defer close(lost)
-		elector.Run(holding)
-	}()
-	select {
-	case <-acquired:
-	case <-ctx.Done():
-		release()
-		<-lost
-		return nil
-	}
-	go func() {
-		<-lost
-		cancel()
-	}()
-	err = run(ctx)
-	isLost := ctx.Err() != nil && holding.Err() == nil
-	release()
-	<-lost
-	if err == nil && isLost {
-		return errLostLease
-	}
-	return err
 }
 
 // warn records an event on a VirtualNode, and reports whether it did, or the VirtualNode is gone.

@@ -32,11 +32,8 @@ func decodeSlowly(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return nil, fmt.Errorf("decoding JSON: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("decoding JSON: found more than one value")
+	if err := decodeOne(decoder, &value); err != nil {
+		return nil, err
 	}
 	return convertNumbers(value)
 }
@@ -130,4 +127,23 @@ func Depth(text []byte) int {
 		}
 	}
 	return deepest
+}
+
+// DecodeStrictly decodes one JSON text into a value. Unknown members, and data after the text, are
+// errors.
+func DecodeStrictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decodeOne(decoder, into)
+}
+
+// decodeOne decodes a text that is one JSON value.
+func decodeOne(decoder *json.Decoder, into any) error {
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("decoding JSON: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("decoding JSON: there is data after the JSON value")
+	}
+	return nil
 }

@@ -3,11 +3,10 @@ package chain
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -79,8 +78,8 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if len(data) > l.maximum.ResponseBytes {
 		return nil, fmt.Errorf("the answer has %d bytes, more than %d", len(data), l.maximum.ResponseBytes)
 	}
-	response, err := decodeStrictly(data)
-	if err != nil {
+	response := &contract.Response{}
+	if err := jsonvalue.DecodeStrictly(data, response); err != nil {
 		return nil, err
 	}
 	if response.Version != contract.Version {
@@ -108,20 +107,6 @@ func (l *link) decode(data []byte) (*answer, error) {
 		}
 	}
 	return a, nil
-}
-
-// decodeStrictly rejects unknown fields and more than one value.
-func decodeStrictly(data []byte) (*contract.Response, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	response := &contract.Response{}
-	if err := decoder.Decode(response); err != nil {
-		return nil, fmt.Errorf("decoding JSON: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("decoding JSON: found more than one JSON value")
-	}
-	return response, nil
 }
 
 // setRefusal sets the denial or the skip of an answer, if the point allows it.

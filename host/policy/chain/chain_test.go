@@ -137,7 +137,7 @@ func TestInvalidAnswersAreErrors(t *testing.T) {
 		"text that is not JSON":     {raw: "hello", wantErr: "invalid character"},
 		"an unknown field":          {raw: `{"version":"v1alpha1","patch":[]}`, wantErr: `unknown field "patch"`},
 		"an unknown operand":        {raw: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/a","value":1,"from":"/b"}]}`, wantErr: `unknown field "from"`},
-		"text after the answer":     {raw: `{"version":"v1alpha1"}{}`, wantErr: "more than one JSON value"},
+		"text after the answer":     {raw: `{"version":"v1alpha1"}{}`, wantErr: "data after the JSON value"},
 		"another version":           {raw: `{"version":"v2"}`, wantErr: `the contract version is "v2"`},
 		"no version":                {raw: `{}`, wantErr: `the contract version is ""`},
 		"an undeclared path":        {answer: answers(contract.Remove("/spec/b")), wantErr: "operation 0 is outside of what the module declares and the binding allows: remove /spec/b is not allowed, only set|remove /spec/a"},

@@ -1,15 +1,13 @@
 package module
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"unicode"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -24,24 +22,10 @@ const (
 // dnsLabel is a DNS label of RFC 1123.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// decodeStrictly decodes one JSON value. Unknown members, and data after the value, are an
-// error.
-func decodeStrictly(data []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("decoding JSON: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is data after the JSON value")
-	}
-	return nil
-}
-
 // parseManifest decodes and checks a manifest.
 func parseManifest(data []byte) (*contract.Manifest, error) {
 	var m contract.Manifest
-	if err := decodeStrictly(data, &m); err != nil {
+	if err := jsonvalue.DecodeStrictly(data, &m); err != nil {
 		return nil, err
 	}
 	switch {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -262,7 +263,7 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 		return fmt.Errorf("validating settings: %w", err)
 	}
 	var response contract.SettingsResponse
-	if err := decodeStrictly(data, &response); err != nil {
+	if err := jsonvalue.DecodeStrictly(data, &response); err != nil {
 		return &Refusal{fmt.Errorf("validating settings: the answer of policy module %s is not valid, its author must correct it: %w", m.Name(), err)}
 	}
 	switch {

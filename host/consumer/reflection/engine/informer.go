@@ -229,10 +229,16 @@ func (i *informer) changed(object client.Object) {
 	if namespace != "" {
 		subscribers = slices.Concat(subscribers, i.of(""))
 	}
+	isHandled := false
 	for _, s := range subscribers {
 		if hasLabels(object, s.selects) {
+			isHandled = true
 			s.changed(object)
 		}
+	}
+	if !isHandled {
+		// No engine asks about it, so that the store would remember it for ever.
+		i.store.forgetLost(namespace, object.GetName())
 	}
 }
 

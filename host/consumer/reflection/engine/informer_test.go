@@ -151,3 +151,19 @@ func TestAKindWithoutAGoTypeIsReflected(t *testing.T) {
 	require.NoError(t, local.Delete(t.Context(), changed))
 	w.remoteGone(t, "settings")
 }
+
+func TestLostObjectsAreRememberedForTheirSubscribersOnly(t *testing.T) {
+	kind := Kind{New: func() client.Object { return &corev1.Pod{} }, HasEnded: func(client.Object) bool { return false }}
+	i := &informer{subscribers: map[string][]*subscriber{}}
+	i.store = newStore(kind, i.changed)
+	i.add(&subscriber{namespace: "shop", selects: labels.Set{"node": "rome-1"}, changed: func(client.Object) {}})
+	for _, node := range []string{"rome-1", "rome-2"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: node, ResourceVersion: "1", Labels: map[string]string{"node": node}}}
+		require.NoError(t, i.store.Add(pod))
+		gone := pod.DeepCopy()
+		gone.ResourceVersion = "2"
+		require.NoError(t, i.store.Delete(gone))
+	}
+	assert.True(t, i.store.isLost("shop", "rome-1"))
+	assert.False(t, i.store.isLost("shop", "rome-2"), "no subscriber asks about it")
+}

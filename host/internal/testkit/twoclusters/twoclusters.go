@@ -26,6 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
@@ -58,7 +59,7 @@ type Clusters struct {
 func Start(tb testing.TB, namespaces ...string) *Clusters {
 	tb.Helper()
 	started := planetest.ForTests(tb, home, provider)
-	c := &Clusters{Consumer: started[0], Provider: started[1], tb: tb, policyCache: policyCache(tb)}
+	c := &Clusters{Consumer: started[0], Provider: started[1], tb: tb, policyCache: testkit.PolicyCache(tb)}
 	c.Rome, c.Milan = c.connect(c.Consumer), c.connect(c.Provider)
 	for _, cluster := range started {
 		planetest.InstallCRDs(tb, cluster.RESTConfig())
@@ -72,17 +73,6 @@ func Start(tb testing.TB, namespaces ...string) *Clusters {
 
 // Remote returns the name of an offloaded namespace in the provider.
 func Remote(namespace string) string { return namespace + "-" + home }
-
-// policyCache returns a compilation cache that all test runs share, because compiling the
-// built-in module takes seconds.
-func policyCache(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.UserCacheDir()
-	require.NoError(tb, err)
-	dir = filepath.Join(dir, "longshore", "test-policies")
-	require.NoError(tb, os.MkdirAll(dir, 0o700))
-	return dir
-}
 
 func (c *Clusters) connect(cluster *testplane.Cluster) client.WithWatch {
 	c.tb.Helper()
