@@ -98,6 +98,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if len(response.Operations) > l.maximum.Operations {
 		return nil, fmt.Errorf("the answer has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
 	}
+	var err error
 	if a.operations, err = operation.Compile(response.Operations); err != nil {
 		return nil, err
 	}
