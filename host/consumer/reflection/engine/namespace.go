@@ -20,12 +20,16 @@ type namespace struct {
 	cancel        context.CancelFunc
 	// caches of the resources that are reflected here; the engine's mutex guards the map.
 	caches map[*runner]*namespaceCaches
+	// uses are the informers that are released with the namespace. startNamespace sets them.
+	uses []use
 }
 
 // namespaceCaches are the caches of one resource in one namespace. dependent is nil for
 // most.
 type namespaceCaches struct {
-	ctx    context.Context // the lifetime: that of the namespace, or of the leadership
+	ctx context.Context // the lifetime: that of the namespace, or of the leadership
+	// cancel ends the lifetime of a resource with LeaderOnly; nil for the others. A context of their own
+	// takes more memory than all else that a resource in a namespace without objects needs.
 	cancel context.CancelFunc
 	// active is true once all caches are filled. Decisions need all of them.
 	active            atomic.Bool
@@ -216,6 +220,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 			ns.caches[r] = e.startCaches(ns, r)
 		}
 	}
+	e.informers.releaseAfter(ctx, ns.uses)
 	return ns
 }
 
@@ -225,8 +230,11 @@ var noObjects = newStore(Kind{}, nil)
 // startCaches acquires the informers of one resource in a namespace and activates it when all
 // are filled.
 func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
-	ctx, cancel := context.WithCancel(ns.ctx)
-	caches := &namespaceCaches{ctx: ctx, cancel: cancel, local: r.local}
+	caches := &namespaceCaches{ctx: ns.ctx, local: r.local}
+	if r.resource.LeaderOnly {
+		caches.ctx, caches.cancel = context.WithCancel(ns.ctx)
+	}
+	ctx := caches.ctx
 	caches.startFresh(&e.link)
 	// missing are the informers that are not filled yet, and this function.
 	var missing atomic.Int32
@@ -296,7 +304,11 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 			}
 		}))
 	}
-	e.informers.releaseAfter(ctx, uses)
+	if r.resource.LeaderOnly {
+		e.informers.releaseAfter(ctx, uses)
+	} else {
+		ns.uses = append(ns.uses, uses...)
+	}
 	return caches
 }
 

@@ -22,6 +22,9 @@ type readErrors struct {
 func (e *readErrors) set(number int, cause string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if cause == "" && number >= len(e.causes) {
+		return false
+	}
 	had := e.first()
 	if missing := number + 1 - len(e.causes); missing > 0 {
 		e.causes = append(e.causes, make([]string, missing)...)
