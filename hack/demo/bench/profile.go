@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -38,32 +38,69 @@ func (b *bench) profile(ctx context.Context, kind, name string) error {
 	if b.profiles == "" {
 		return nil
 	}
-	url := profileServer + kind
 	if kind == "profile" {
-		url += "?seconds=" + strconv.Itoa(int(cpuProfile.Seconds()))
+		kind += "?seconds=" + strconv.Itoa(int(cpuProfile.Seconds()))
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	content, err := askProfile(ctx, kind)
 	if err != nil {
-		return fmt.Errorf("asking for a profile: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking for a profile: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking for a profile: %s", response.Status)
+		return err
 	}
 	if err := os.MkdirAll(b.profiles, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the profiles: %w", err)
 	}
-	file, err := os.Create(filepath.Join(b.profiles, name+".pprof"))
-	if err != nil {
-		return fmt.Errorf("saving a profile: %w", err)
-	}
-	_, err = io.Copy(file, response.Body)
-	if err := errors.Join(err, file.Close()); err != nil {
+	if err := os.WriteFile(filepath.Join(b.profiles, name+".pprof"), content, 0o644); err != nil {
 		return fmt.Errorf("saving a profile: %w", err)
 	}
 	return nil
+}
+
+// askProfile returns a profile of the virtual kubelet.
+func askProfile(ctx context.Context, kind string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, profileServer+kind, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("asking for a profile: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking for a profile: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("asking for a profile: %s", response.Status)
+	}
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading a profile: %w", err)
+	}
+	return content, nil
+}
+
+// liveMemory returns what the heap and the stacks of the virtual kubelet hold after a garbage
+// collection, in MiB.
+func liveMemory(ctx context.Context) (float64, error) {
+	content, err := askProfile(ctx, "heap?gc=1&debug=1")
+	if err != nil {
+		return 0, err
+	}
+	return liveOf(content)
+}
+
+// memStats finds figures of runtime.MemStats in a heap profile that is text.
+var memStats = regexp.MustCompile(`(?m)^# (HeapAlloc|Stack) = ([0-9]+)`)
+
+// liveOf adds up the heap and the stacks in a heap profile that is text, in MiB.
+func liveOf(profile []byte) (float64, error) {
+	found := memStats.FindAllSubmatch(profile, -1)
+	if len(found) != 2 {
+		return 0, fmt.Errorf("a heap profile has %d figures of the heap and the stacks, want 2", len(found))
+	}
+	total := 0.0
+	for _, match := range found {
+		n, err := strconv.ParseFloat(string(match[2]), 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading a heap profile: %w", err)
+		}
+		total += n
+	}
+	return total / (1 << 20), nil
 }

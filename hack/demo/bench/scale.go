@@ -58,8 +58,8 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, logf: b.logf,
 		change: func(cluster string, values map[string]any) {
 			setScaleValues(cluster, values, o)
-			if o.profiles != "" {
-				profiling(cluster, values)
+			if o.shared || o.profiles != "" {
+				profiling(cluster, values) // liveMemory asks there
 			}
 		},
 	})
@@ -67,7 +67,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
-	s := &scale{bench: b, sizes: sizes}
+	s := &scale{bench: b, sizes: sizes, shared: o.shared}
 	for _, step := range []func(context.Context) error{
 		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.burstPods, s.quietMinute, s.restart,
 	} {
@@ -82,6 +82,8 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 type scale struct {
 	*bench
 	sizes scaleSizes
+	// shared is set if one process serves all virtual nodes.
+	shared bool
 	// namespaces are those that are offloaded.
 	namespaces []string
 }
@@ -109,13 +111,30 @@ func (s *scale) memory() (usage, error) {
 	return all[virtualKubelet], nil
 }
 
-// growth records by how much the memory of the virtual kubelets has grown since before, per object.
-// A profile of the heap has its garbage collected first, after the measurement.
-func (s *scale) growth(ctx context.Context, name string, before usage, objects int, most float64) error {
+// state is the memory of the virtual kubelets at one moment.
+type state struct {
+	usage usage
+	// live is the memory that is in use after a garbage collection, in MiB. It is measured with a
+	// shared process only.
+	live float64
+}
+
+// measured waits until the load is over and returns the memory of the virtual kubelets.
+func (s *scale) measured(ctx context.Context) (state, error) {
 	if err := pause(ctx, restAfterLoad); err != nil {
-		return err
+		return state{}, err
 	}
-	after, err := s.memory()
+	used, err := s.memory()
+	if err != nil || !s.shared {
+		return state{usage: used}, err
+	}
+	live, err := liveMemory(ctx)
+	return state{used, live}, err
+}
+
+// growth records by how much the memory of the virtual kubelets has grown since before, per object.
+func (s *scale) growth(ctx context.Context, name string, before state, objects int, most float64) error {
+	after, err := s.measured(ctx)
 	if err != nil {
 		return err
 	}
@@ -123,8 +142,13 @@ func (s *scale) growth(ctx context.Context, name string, before usage, objects i
 		return err
 	}
 	const kibOfMiB = 1024
-	s.record.add(figure(name, kib, (after.anonymous-before.anonymous)*kibOfMiB/float64(objects),
-		"growth of the anonymous memory of the virtual kubelets; "+s.note()).bounded(s.within(most)))
+	each := func(mib float64) float64 { return mib * kibOfMiB / float64(objects) }
+	if s.shared {
+		s.record.add(figure(name, kib, each(after.live-before.live),
+			"growth of the heap and the stacks of the virtual kubelets, after a garbage collection; "+s.note()).bounded(s.within(most)))
+	}
+	s.record.add(figure(name+"-anonymous", kib, each(after.usage.anonymous-before.usage.anonymous),
+		"growth of the anonymous memory of the virtual kubelets, garbage included; "+s.note()))
 	return nil
 }
 

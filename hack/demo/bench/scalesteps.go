@@ -127,7 +127,7 @@ func sumWatches(metrics []byte) (float64, error) {
 // sendConfigMaps creates ConfigMaps of 512 bytes and waits until the provider has them.
 func (s *scale) sendConfigMaps(ctx context.Context) error {
 	s.logf("scale: %d ConfigMaps", s.sizes.configMaps)
-	before, err := s.memory()
+	before, err := s.measured(ctx)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ const revisionAnnotation = "bench.example.com/revision"
 
 // runPods creates a Deployment in each namespace and waits until all pods run.
 func (s *scale) runPods(ctx context.Context) error {
-	before, err := s.memory()
+	before, err := s.measured(ctx)
 	if err != nil {
 		return err
 	}
@@ -279,34 +279,42 @@ func (s *scale) burstPods(ctx context.Context) error {
 		_, err := s.offload(ctx, "burst", s.sizes.burst, s.namespaces[:min(20, len(s.namespaces))])
 		return err
 	})
-	group.Go(func() error {
-		values, err := s.flipReadiness(ctx, s.sizes.flips, "load-", flipPeriod)
-		if err == nil {
-			s.latency("scale/readiness-during-burst", values, fmt.Sprintf("remote pods that become unready while %d pods are created", s.sizes.burst))
-		}
-		return err
-	})
+	group.Go(func() error { return s.flipReadiness(ctx, s.sizes.flips, "load-", flipPeriod) })
 	return group.Wait()
 }
 
-// flipReadiness makes remote pods unready, one after the other, and returns the milliseconds until
-// the consumer shows it.
-func (s *scale) flipReadiness(ctx context.Context, count int, prefix string, period time.Duration) ([]float64, error) {
+// flipReadiness makes remote pods unready, one after the other, and records how long the provider
+// needs to write that, and how long Longshore needs to show it in the consumer.
+func (s *scale) flipReadiness(ctx context.Context, count int, prefix string, period time.Duration) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	local, err := s.testbed.rome.watchUnready(watching)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	changed := newSightings()
-	if err := s.makeUnready(ctx, count, prefix, period, changed.see); err != nil {
-		return nil, err
+	remote, err := s.testbed.milan.watchUnready(watching)
+	if err != nil {
+		return err
+	}
+	sent := newSightings()
+	if err := s.makeUnready(ctx, count, prefix, period, sent.see); err != nil {
+		return err
 	}
 	if _, err := local.wait(ctx, count); err != nil {
-		return nil, fmt.Errorf("waiting for unready pods in the consumer: %w", err)
+		return fmt.Errorf("waiting for unready pods in the consumer: %w", err)
 	}
-	values, _ := latencies(changed.all(), local.all())
-	return values, nil
+	if _, err := remote.wait(ctx, count); err != nil {
+		return fmt.Errorf("waiting for unready pods in the provider: %w", err)
+	}
+	note := fmt.Sprintf("remote pods that become unready while %d pods are created", s.sizes.burst)
+	written, _ := latencies(sent.all(), remote.all())
+	reflected, _ := latencies(remote.all(), local.all())
+	s.record.add(
+		figure("scale/readiness-written-during-burst-p50", "ms", percentile(written, 0.50), note+"; from the request to its watch event in the provider; "+s.note()),
+		figure("scale/readiness-written-during-burst-p99", "ms", percentile(written, 0.99), note+"; from the request to its watch event in the provider; "+s.note()),
+	)
+	s.latency("scale/readiness-during-burst", reflected, note)
+	return nil
 }
 
 // makeUnready makes random ready remote pods unready.
