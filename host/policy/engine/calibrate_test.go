@@ -23,7 +23,8 @@ import (
 // nothing on the stack; it is repeated in a loop without end.
 type class struct {
 	code []byte
-	// times is how often the code stands in the loop, 1024 unless it is set.
+	// times is how often the code stands in the loop; unless it is set, as often as fits into a long
+	// function. In a short loop, cheap instructions are covered by the tick of each iteration.
 	times int
 	// chain fills all memory before with a chain of addresses, each in another cache line and
 	// mostly on another page than the last.
@@ -38,6 +39,13 @@ const (
 	double, otherDouble = 6, 7
 	wide, otherWide     = 8, 9
 	chaos               = 10
+)
+
+// longBody is the size of the code of a loop, which costs more than a tick, and manyBranches the number
+// of its branches.
+const (
+	longBody     = 64 << 10
+	manyBranches = 1024
 )
 
 // manyLocals is how many local variables there are beside those.
@@ -72,7 +80,7 @@ func classes() map[string]class {
 		"dependent wide loads":      {code: encode.Code(encode.Get(word), 0xfd, 0, 0, 0, 0xfd, 0x1b, 0, encode.Set(word)), chain: true},
 		"loads from anywhere":       {code: encode.Code(somewhere, 0x28, 2, 0, encode.Set(word))},
 		"stores to anywhere":        {code: encode.Code(somewhere, encode.Get(word), 0x36, 2, 0)},
-		"near loads":                {code: encode.Code(encode.Get(otherWord), 0x28, 2, 0, encode.Set(word))},
+		"near loads":                {code: encode.Code(encode.Get(word), 0x28, 2, 0, encode.Set(word))},
 		"additions":                 {code: binaryOf(word, otherWord, 0x6a)},
 		"multiplications":           {code: binaryOf(long, otherLong, 0x7e)},
 		"divisions":                 {code: binaryOf(long, otherLong, 0x80)},
@@ -80,14 +88,14 @@ func classes() map[string]class {
 		"float multiplications":     {code: binaryOf(double, otherDouble, 0xa2)},
 		"divisions of tiny numbers": {code: binaryOf(double, otherDouble, 0xa3)},
 		"products of tiny numbers":  {code: binaryOf(float, otherFloat, 0x94)},
-		"square roots":              {code: encode.Code(0x44, bytesOf(tiny), 0x9f, encode.Set(double))},
+		"square roots":              {code: encode.Code(encode.Get(double), 0x9f, encode.Set(double))},
 		"conversions":               {code: encode.Code(encode.Get(float), 0xbb, 0xb6, encode.Set(float))},
-		"truncations":               {code: encode.Code(encode.Get(otherDouble), 0xfc, 6, 0xb9, encode.Set(double))},
+		"truncations":               {code: encode.Code(encode.Get(double), 0xfc, 6, 0xb9, encode.Set(double))},
 		"vector multiplications":    {code: binaryOf(wide, otherWide, 0xfd, 0xd5, 1)},
 		"vector divisions":          {code: binaryOf(wide, otherWide, 0xfd, 0xf3, 1)},
 		"vector conversions":        {code: encode.Code(encode.Get(wide), 0xfd, 0xfd, 1, encode.Set(wide))},
-		"unpredictable branches":    {code: encode.Code(bit, 0x04, 0x40, encode.Get(word), encode.Const32(7), 0x6c, encode.Set(word), 0x0b)},
-		"unpredictable jump tables": {code: encode.Code(0x02, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40, two, 0x0e, 3, 0, 1, 2, 3, 0x0b, 0x0b, 0x0b, 0x0b)},
+		"unpredictable branches":    {code: encode.Code(bit, 0x04, 0x40, encode.Get(word), encode.Const32(7), 0x6c, encode.Set(word), 0x0b), times: manyBranches},
+		"unpredictable jump tables": {code: encode.Code(0x02, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40, two, 0x0e, 3, 0, 1, 2, 3, 0x0b, 0x0b, 0x0b, 0x0b), times: manyBranches},
 		"an empty loop":             {code: nil},
 		"moves where paths meet":    {code: encode.Code(encode.Get(otherWord), 0x45, 0x04, 0x40, many, 0x0b), times: 16},
 		"references to functions":   {code: encode.Code(0xd2, 7, 0xd1, encode.Set(word))},
@@ -104,7 +112,7 @@ func classes() map[string]class {
 		"log lines":                 {code: encode.Code(encode.GlobalGet(1), encode.Call(5))},
 		"random bytes":              {code: encode.Code(encode.Const32(0), encode.Const32(1<<16), encode.Call(6), encode.Set(word)), times: 4},
 		"memory.grow by nothing":    {code: encode.Code(encode.Const32(0), 0x40, 0, encode.Set(word))},
-		"memory.size":               {code: encode.Code(0x3f, 0, encode.Set(word))},
+		"memory.size":               {code: encode.Code(encode.Get(word), 0x3f, 0, 0x6a, encode.Set(word))},
 		"filling a little":          {code: fill(64)},
 		"filling much":              {code: fill(16 << 20), times: 1},
 		"copying a little":          {code: move(64, 4096, 256)},
@@ -154,7 +162,7 @@ func (c class) guest() []byte {
 	}
 	times := c.times
 	if times == 0 {
-		times = 1024
+		times = longBody / max(len(c.code), 1)
 	}
 	m.Export("f", encode.Function, m.Func(none, []byte{encode.I32}, locals,
 		encode.Const64(64<<10), encode.Call(alloc), encode.GlobalSet(1), encode.Const64(64), encode.Call(alloc), encode.GlobalSet(2),

@@ -95,9 +95,9 @@ func TestTicks(t *testing.T) {
 	}{
 		"a function entry costs a tick":               {nil, 0, tick},
 		"a loop costs a tick for each iteration":      {countdown, 1000, 1001 * tick},
-		"instructions as heavy as a tick cost one":    {repeat(nop, tick*part), 0, 2 * tick},
-		"lighter ones are paid with the entry":        {repeat(nop, tick*part-2), 0, tick},
-		"as heavy as three ticks cost three":          {repeat(nop, 3*tick*part), 0, 4 * tick},
+		"instructions as heavy as a tick cost one":    {nops(tick*part), 0, 2 * tick},
+		"lighter ones are paid with the entry":        {nops(tick*part-4), 0, tick},
+		"as heavy as three ticks cost three":          {nops(3*tick*part), 0, 4 * tick},
 		"loads cost more, as memory may be far":       {repeat(load, 30), 0, tick + 30*3},
 		"loads of a loop cost more in each iteration": {loop(100, repeat(load, 6)), 0, tick + 100*tick + 100*6*3},
 		"loads in front of a return":                  {encode.Code(0x02, 0x40, repeat(load, 5), 0x0f, 0x0b), 0, tick + 5*3},
@@ -106,10 +106,10 @@ func TestTicks(t *testing.T) {
 		"filling much costs the same, in parts":       {encode.Code(encode.Const32(16), 0x40, 0, 0x1a, fill), 1 << 20, tick + 1 + 16*64 + 3*512 + 1 + 512},
 		"filling nothing costs the instruction":       {fill, 0, tick + 1},
 		"growing memory costs 64 parts a page":        {grow, 2, tick + 1 + 128},
-		"what is not run is not paid":                 {encode.Code(encode.Get(0), 0x04, 0x40, repeat(nop, 2*tick*part), 0x0b), 0, tick},
-		"but for less than what is charged at once":   {encode.Code(encode.Get(0), 0x04, 0x40, repeat(nop, 3*tick*part), 0x0b), 0, 2 * tick},
-		"a skipped part passes what is due on":        {encode.Code(0x02, 0x40, repeat(nop, tick*part/2), 0x0c, 0, 0x0b, repeat(nop, tick*part/2)), 0, 2 * tick},
-		"a jump is counted where the paths meet":      {encode.Code(0x02, 0x40, encode.Get(0), 0x0d, 0, repeat(nop, tick*part-60), 0x0b, repeat(nop, 70)), 1, 2 * tick},
+		"what is not run is not paid":                 {encode.Code(encode.Get(0), 0x04, 0x40, nops(2*tick*part), 0x0b), 0, tick},
+		"but for less than what is charged at once":   {encode.Code(encode.Get(0), 0x04, 0x40, nops(3*tick*part), 0x0b), 0, 2 * tick},
+		"a skipped part passes what is due on":        {encode.Code(0x02, 0x40, nops(tick*part/2), 0x0c, 0, 0x0b, nops(tick*part/2)), 0, 2 * tick},
+		"a jump is counted where the paths meet":      {encode.Code(0x02, 0x40, encode.Get(0), 0x0d, 0, nops(tick*part-60), 0x0b, nops(70)), 1, 2 * tick},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +133,9 @@ func TestTicks(t *testing.T) {
 func loop(n int64, code []byte) []byte {
 	return encode.Code(encode.Const32(n), encode.Set(0), 0x03, 0x40, code, encode.Get(0), encode.Const32(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b)
 }
+
+// nops are instructions of a weight in all.
+func nops(weight int) []byte { return repeat(nop, weight/2) }
 
 func repeat(code []byte, n int) []byte {
 	var all []byte

@@ -25,19 +25,21 @@ const (
 	// branchWeight is the weight of a branch that a CPU does not predict.
 	branchWeight = 36
 	// tableWeight is the weight of a branch with a table of targets.
-	tableWeight = 100
+	tableWeight = 120
 	// floatWeight is the weight of arithmetic that is slow for subnormal numbers.
 	floatWeight = 512
 	// vectorWeight is the weight of a SIMD instruction. Some compile to a dozen instructions.
-	vectorWeight = 18
+	vectorWeight = 36
+	// simpleWeight is the weight of all other instructions.
+	simpleWeight = 2
 	// slowWeight is the weight of multiplications and of counting bits.
-	slowWeight = 2
+	slowWeight = 12
 	// divisionWeight is the weight of divisions and remainders of integers.
-	divisionWeight = 36
+	divisionWeight = 80
 	// conversionWeight is the weight of rounding and of conversions between numbers.
-	conversionWeight = 6
+	conversionWeight = 72
 	// importWeight is the weight of a call of an imported function, without its execution.
-	importWeight = 32
+	importWeight = 200
 	// bulkWeight is the weight of a bulk instruction, without its length.
 	bulkWeight = 96
 )
@@ -99,6 +101,6 @@ func plainWeight(op byte) int {
 	case op >= 0x67 && op <= 0x69, op == 0x6c, op >= 0x79 && op <= 0x7b, op == 0x7e:
 		return slowWeight
 	default:
-		return 1
+		return simpleWeight
 	}
 }
