@@ -6,6 +6,11 @@
 // The package decides and sends nothing. The spec of a ShadowPod is built when it is created.
 // What Kubernetes lets change in a running pod follows the local pod, as do labels and
 // annotations (T8, ADR 68).
+//
+// Do not use the pod controller of the virtual-kubelet library in its place. That controller marks a
+// pod with restartPolicy Never as Failed when its provider returns an error, and a lost connection
+// must not fail a Job. Of the library, Longshore uses the node controller and the HTTP handlers of the
+// kubelet, unchanged.
 package pod
 
 import (
