@@ -26,8 +26,9 @@
 // enlarges the room in the background before it is used up. One reservation, of the name of the
 // replica, covers the room and what was admitted from it; the next write gives those ShadowPods
 // reservations of their own. A room in which nothing happens is given back after two seconds; that
-// of a replica that ends expires like each reservation. Where little is free, there is no room, and
-// each decision is written before it is answered. Room is not in status.used: nothing runs there.
+// of a replica that ends expires like each reservation. Where little is free, a replica
+// reserves none, and each decision is written before it is answered. Room is not in status.used:
+// nothing runs there.
 //
 // The replica that sees a new Quota first reserves an eighth of it, so that the first ShadowPods of a
 // consumer do not wait for a write either. That room ends five minutes after the creation of the

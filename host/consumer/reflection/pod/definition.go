@@ -102,7 +102,7 @@ func nodeNameOf(object client.Object) fields.Set {
 	return fields.Set{nodeNameField: pod.Spec.NodeName}
 }
 
-// trimShadowPod drops the spec, except the fields that may change.
+// trimShadowPod drops the spec, except the fields that may change: some hundred bytes a pod.
 func trimShadowPod(object client.Object) {
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
 		shadow.Spec.Pod = podupdate.Trim(&shadow.Spec.Pod)
