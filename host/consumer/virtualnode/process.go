@@ -36,7 +36,7 @@ import (
 //
 // In the bindings of a VirtualNode's Node, lease and kubeconfig, the account of the shared process is a
 // second subject. The first, the account of the VirtualNode, decides who owns a binding. Account,
-// lease and report of the process are owned by the Deployment and deleted with it. The manager signs
+// lease and report of the process are owned by the Deployment and deleted with it. The manager approves
 // serving certificates for a shared process only as SharedProcessKey permits.
 
 // sharesProcess reports whether a VirtualNode is to share its process.

@@ -20,10 +20,9 @@
 // ShadowPod that was created again for the same pod stayed without a remote pod.
 //
 // Caches are not all that a process remembers, so a manager that finds its lease older than its last
-// renewal, or absent, ends and starts again (package lease). A requested namespace that the restored
-// provider does not report is still mapped: its pods continue, and are offloaded again, until the
-// provider has created it. host/app/kubelet.TestProviderRestoredFromAnOlderEtcd holds all this with all
-// components.
+// renewal, or absent, ends and starts again (package lease). A requested namespace that the provider does
+// not report is still mapped: its older status is copied to the consumer before the provider creates the
+// namespace again. host/app/kubelet.TestProviderRestoredFromAnOlderEtcd holds all this with all components.
 package restore
 
 import (
