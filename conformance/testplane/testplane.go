@@ -3,6 +3,11 @@
 // cluster, from the binary that package binary finds. TLS and RBAC are on; no root, no
 // containers. Every cluster listens on a loopback address of its own.
 //
+// Tests and the demo need real admission, RBAC, scheduling and garbage collection, without containers,
+// root, or downloads other than Go modules. A fake client agrees with whatever its author believes. The
+// module conformance/testplane/kubernetes has the dependencies, so that no other module inherits them. What
+// needs a mount namespace or an image is not tested here, but by hack/e2e.
+//
 // Nodes are simulated by kwok (StartKwok), only those with a label: a kwok that manages
 // all nodes would also play the pods of a virtual node, and a broken offloading path
 // would look healthy.

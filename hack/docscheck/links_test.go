@@ -92,6 +92,28 @@ func TestEveryCitedDecisionExistsAndIsInTheIndex(t *testing.T) {
 	}
 }
 
+// maxDecisionWords bounds a decision to one page.
+const maxDecisionWords = 350
+
+var word = regexp.MustCompile(`[\pL\pN]`)
+
+func TestADecisionHasOnePage(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs/adr/0*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		raw, err := os.ReadFile(page)
+		require.NoError(t, err)
+		count := 0
+		for _, field := range strings.Fields(string(raw)) {
+			if word.MatchString(field) {
+				count++
+			}
+		}
+		assert.LessOrEqual(t, count, maxDecisionWords, "%s: how the code works belongs in the comment of its package", page)
+	}
+}
+
 var (
 	wireHeading  = regexp.MustCompile(`(?m)^#{2,3} (P?\d+(?:\.\d+)?) `)
 	wireCitation = regexp.MustCompile(`\bwire ((?:P?\d+(?:\.\d+)?)(?:, P?\d+(?:\.\d+)?)*)`)

@@ -6,6 +6,12 @@
 // only what [shared] lists. A session belongs to one kubeconfig of the provider and is
 // replaced when the Secret changes. A process has one virtual node and ends with it, or has
 // those of a shared Deployment, which a supervisor starts and stops (ADR 69).
+//
+// Idle, with one mapped namespace and on two cores, a test binary, which is larger than a virtual
+// kubelet, has a proportional set size of 55 MiB with one virtual node, and of 114 MiB with 50. It has
+// 8 watches towards the provider in both cases (no right on Ingresses is granted there); 169 with 50
+// before virtual nodes shared them. LONGSHORE_TEST_VIRTUAL_NODES=50 go test ./host/app/kubelet -v -run
+// TestManyVirtualNodesOfAProcess prints these figures.
 package kubelet
 
 import (

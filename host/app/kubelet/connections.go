@@ -17,6 +17,13 @@ import (
 
 // connections are the connections of a shared process to its provider. Sessions whose users have the
 // same rights there share their informers. It is safe for concurrent use.
+//
+// Each ResourceSlice has a user of its own, and the provider gives rights in remote namespaces to their
+// common group, the consumer's cluster ID (T70): users with certificates of the same organization for
+// the same server share. The reads are sent as the user whose certificate expires last, so they go on
+// when a virtual node leaves or its certificate is not renewed. All other requests are sent as the
+// virtual node's own user, whose Quota they are counted in. The caches also hold the pods of virtual
+// nodes of the provider that another process serves.
 type connections struct {
 	log logr.Logger
 

@@ -13,7 +13,7 @@ import (
 )
 
 // loadBuiltIn compiles the module of the built-in policies. hack/demo/bench builds a server with
-// native functions instead, from another file in place of this one (ADR 2).
+// native functions instead, from another file in place of this one (ADR 1).
 func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, error) {
 	raw, err := builtinpolicies.Module()
 	if err != nil {

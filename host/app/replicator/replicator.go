@@ -1,5 +1,11 @@
 // Package replicator composes replication: as a part of the manager, or as a process of its
 // own.
+//
+// The manager runs it by default, and shares client, cache and lease with it: a few objects that rarely
+// change need no further process, lease and cache. With replicator.separate in the chart, it has
+// Deployments of its own, and the manager, which then runs with --enable-replication=false, does not get
+// its rules. That separates all rights but those on Secrets in tenant namespaces, which the RoleBinding
+// of the manager there gives to both.
 package replicator
 
 import (

@@ -5,6 +5,20 @@
 // feed. It uses a watch of its own if the provider has no feed, or the feed does not have the
 // namespace. The first list of each namespace, at a start or after an outage, is made of the initial
 // events of the feed. Other lists, and all writes, go to the API server of the provider.
+//
+// Each namespace takes its initial objects once, brought up to date with later events; they are dropped
+// after 30 s. Kinds without labels of the consumer (events) are listed in each namespace, because the feed
+// would read those of all consumers, and custom resources are watched in each namespace. A watch that
+// begins before the stream, or before the feed had the namespace, is expired, and the namespace is listed
+// again.
+//
+// A session asks once whether the provider has a feed. If the feed fails, or does not have a namespace
+// within ten seconds, that namespace is watched directly, and the log says so once per kind. The next
+// watch of the namespace tries the feed again, which is after ten minutes at the latest. A feed without
+// initial events serves watches only. A replica of the feed that stops ends its watches and answers new
+// ones with 503 and Retry-After, so that client-go repeats them at another replica. At its end, a stream
+// gives all watches a bookmark with its last resource version: they continue in the next stream without a
+// list.
 package feed
 
 import (

@@ -32,7 +32,7 @@ func (n *Node) Ping(ctx context.Context) error {
 }
 
 // checkProvider checks the provider over the link of this process. The condition of the
-// ForeignCluster does not count: it is about the link of another process (ADR 64).
+// ForeignCluster does not count: it is about the link of another process (ADR 43).
 func (n *Node) checkProvider(ctx context.Context) error {
 	if err := n.options.CheckProvider(ctx); err != nil {
 		return fmt.Errorf("checking the API server of cluster %q: %w", n.options.VirtualNode.Spec.ClusterID, err)

@@ -8,6 +8,20 @@
 // (host/consumer/reflection/persistentvolumeclaim) as the labels of the claim request. The
 // volume of another claim is a copy of the volume of a real claim in the storage namespace.
 //
+// The manager and the virtual kubelets agree by the labels of the claim. StorageClusterLabel is the
+// provider, and RemoteClaimLabel the state of the remote claim:
+//
+//	Requested  set by the manager         the virtual kubelet of the selected node creates it
+//	Created    set by the virtual kubelet the manager creates the local volume, which Kubernetes binds
+//	Deleting   set by the manager         a virtual kubelet of the provider deletes it
+//	Deleted    set by the virtual kubelet the manager removes the finalizer ClaimFinalizer
+//
+// A remote claim is sent once. Afterwards only the annotations change that say what becomes of its
+// data: the reclaim policy of the local volume among them, which the provider gives to its volume
+// before it deletes the namespace (host/provider/retention). A claim in a namespace that is not
+// offloaded has no finalizer, since no virtual kubelet sees it, and the provider deletes the remote
+// namespace.
+//
 // Data is deleted only while the claim, or its released volume, exists and the reclaim policy
 // of the volume, which is read from the API server, is Delete (docs/adr/0065).
 //

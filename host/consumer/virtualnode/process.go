@@ -23,6 +23,21 @@ import (
 // A VirtualNode has a process of its own or shares one (ADR 69). Its annotation ProcessAnnotation
 // says what is desired, SharedProcessKey which shared process serves it. When it changes, the new
 // process becomes available before the old one ends, and the lease of the node decides between them.
+//
+// The Deployment of a shared process is the VirtualNode's spec.template without the flags of one node
+// (name, kubeconfig Secret, createNode, network check, extra labels and annotations of the Node,
+// classes), its label and its account. Its name has a hash of the rest. No VirtualNode is the first
+// that decides for others, and an update of an image moves one VirtualNode after the other.
+//
+// A process of its own is elected with the lease <tenant namespace>/<node>. A shared process is
+// elected with a lease of its own name, and holds the lease of each node in addition, renewed every
+// 15 s, with its name as identity: replicas do not wait for each other there. The old process releases
+// the lease after it has stopped.
+//
+// In the bindings of a VirtualNode's Node, lease and kubeconfig, the account of the shared process is a
+// second subject. The first, the account of the VirtualNode, decides who owns a binding. Account,
+// lease and report of the process are owned by the Deployment and deleted with it. The manager approves
+// serving certificates for a shared process only as SharedProcessKey permits.
 
 // sharesProcess reports whether a VirtualNode is to share its process.
 func sharesProcess(vn *offloadingv1beta1.VirtualNode) bool {

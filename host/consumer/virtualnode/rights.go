@@ -13,6 +13,23 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
+// The rights of a virtual kubelet (ADR 54). The manager makes the bindings for each VirtualNode, and
+// those in offloaded namespaces once for each process (package access):
+//
+//	LocalRole, cluster-wide               read ConfigMaps, Services, EndpointSlices, Ingresses, namespaces,
+//	                                      Nodes, pods, Longshore's objects; report on policies; ask for
+//	                                      certificates and reviews
+//	NamespaceRole, offloaded namespaces   read Secrets, delete and patch pods, write their status, record
+//	                                      and read events, request tokens of service accounts (with
+//	                                      virtualKubelet.apiServerAccess); operators add custom resources
+//	a ClusterRole with resourceNames      patch the Node and its status
+//	a Role in kube-node-lease, by name    renew the lease of the Node
+//	a Role in the tenant namespace, …     read the provider's kubeconfig, record events
+//	LeaseRole, tenant namespace           hold leases
+//
+// The manager creates the Node, with labels, taints and no capacity until the virtual kubelet publishes
+// its status.
+
 const (
 	// LocalRole is the ClusterRole of virtual kubelets in the consumer (wire 7.4). It grants
 	// read access; the roles below grant write access (ADR 54).

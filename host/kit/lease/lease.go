@@ -1,5 +1,7 @@
 // Package lease reduces the requests of a leader election, and ends it after the API server was
-// restored from a backup.
+// restored from a backup: it compares the time of the stored renewal with that of its last one, which
+// needs no further request. A restore between two renewals (15 s) does not end the leader, nor does one
+// end a process without leader election; their caches list again (package restore).
 package lease
 
 import (

@@ -1,6 +1,11 @@
 // Package podupdate compares the fields of a pod that Kubernetes lets change while the pod runs,
 // and computes the patches that bring them from one pod spec to another (ADR 68).
 //
+// Annotations record a digest of each field that was sent or applied, and only fields whose digest has
+// changed are compared: policies and the admission of the provider change other fields. The digest of
+// resources ends with a cryptographic hash. Annotations of earlier versions have no hash, and are
+// compared without it; the provider adds the hash when it reconciles the ShadowPod.
+//
 // Both sides use it: the consumer for the spec of a ShadowPod, the provider for its pod. All
 // functions are pure.
 package podupdate

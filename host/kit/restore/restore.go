@@ -2,8 +2,27 @@
 //
 // A restored API server has lower resource versions than a cache. A watch that continues from
 // the cache's version succeeds and returns no events until the server reaches that version
-// again, and what happened in between is lost. Therefore a watch continues only on a server that
-// answered all the time and has not gone back.
+// again, and what happened in between is lost. client-go does not detect that. Therefore a watch
+// continues only on a server that answered all the time and has not gone back: before that, one
+// object is listed. All informers of the product are made here; the reflection engine compares with the
+// versions of its own writes, too. Each watch that continues after an early end costs a request, and
+// each outage of an API server a list for each informer, as a restart of the component would.
+//
+// `etcdutl snapshot restore --bump-revision --mark-compacted` avoids all this, if the operator of the
+// provider knows of it; the consumer cannot rely on that. The version alone does not tell: after a
+// restart, controllers and kubelets write so much that the server is often past the cache's version before
+// the first watch continues. A server that answers with an error status, such as 429, was not away. If
+// the list is refused, the watch waits: a server that has just started refuses lists until it knows the
+// roles, and accepts a watch a moment later.
+//
+// A list at a version that contains an older state of a cached object comes from a restored server, and
+// replaces the object. An object that replaces another one of its name is a deletion and an addition: a
+// ShadowPod that was created again for the same pod stayed without a remote pod.
+//
+// Caches are not all that a process remembers, so a manager that finds its lease older than its last
+// renewal, or absent, ends and starts again (package lease). A requested namespace that the provider does
+// not report is still mapped: its older status is copied to the consumer before the provider creates the
+// namespace again. host/app/kubelet.TestProviderRestoredFromAnOlderEtcd holds all this with all components.
 package restore
 
 import (

@@ -52,7 +52,16 @@ const (
 
 // Prober asks the API servers of providers for their liveness with the control plane's
 // kubeconfig, and keeps the condition APIServerStatus of their ForeignClusters. Nothing but
-// reports depends on the condition (ADR 64).
+// reports depends on the condition (ADR 43), except that a peer which an administrator has declared
+// permanently unreachable, and which answers, is not treated as lost.
+//
+// A probe is one GET /livez, every 15 s, which ends after 5 s. It follows no redirection and reads 1
+// KiB at most. A first failure is checked again after a fifth of the interval; the second one in a row
+// changes the condition (F3). While a peer does not answer, the pause doubles, up to a minute. A
+// status of 4xx other than 401 means that the API server answers: the identity may lack the right to
+// /livez, and an expired certificate is an error. With an interval of 0, no condition is written; the
+// reference writes Established then, without having asked. Pauses are kept in memory: after a restart
+// of the manager, every provider is probed at once.
 type Prober struct {
 	// Client reads Secrets of tenant namespaces from the cache (package tenantsecrets).
 	Client client.Client

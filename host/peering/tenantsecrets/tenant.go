@@ -146,7 +146,7 @@ func (t *tenant) Replace(objects []any, _ string) error {
 }
 
 // replace replaces the Secrets, and returns the events for an informer that has its list. A Secret
-// that replaces another one of its name is deleted and added (ADR 62).
+// that replaces another one of its name is deleted and added (package restore).
 func (t *tenant) replace(secrets map[string]*corev1.Secret) []watch.Event {
 	var events []watch.Event
 	if t.watcher.isListed {

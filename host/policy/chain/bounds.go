@@ -41,7 +41,7 @@ var bounds = map[contract.Point]bound{
 		facts:  []string{"object", "notReflected", "virtualNode"},
 	},
 	// [Input].Writes narrows this for each kind. Identity, ownership and status are never
-	// writable (ADR 49).
+	// writable (ADR 4).
 	contract.ResourceMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec", "/data", "/binaryData"),
 		facts:  []string{"object", "local", "virtualNode"},

@@ -1,6 +1,7 @@
 // Package configmap keeps an OffloadingPolicy for every ConfigMap of Longshore's namespace
 // that is labeled longshore.dev/policy=true. The policy has the name and the module of the
-// ConfigMap. Components load the OffloadingPolicy; this package only writes it (ADR 8).
+// ConfigMap. Components load the OffloadingPolicy; this package only writes it. Policies need a
+// status, an order and a form for GitOps tools, and the first one should need one command only.
 //
 // A managed OffloadingPolicy has a label, since a namespaced object cannot own a
 // cluster-scoped one. A policy without the label is unmanaged and is not changed.

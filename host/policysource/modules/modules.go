@@ -1,6 +1,10 @@
 // Package modules finds, loads and closes the modules that OffloadingPolicies name. Modules
 // of ConfigMaps are loaded in the background, a few at a time; policies with the same bytes and
 // limits share one.
+//
+// A component keeps only the modules that it calls. It loads every module once, to check it and to
+// know its manifest, so that conflicts between policies are found everywhere, and closes those that it
+// does not call: its report says so, and the status of a policy counts the components that call it.
 package modules
 
 import (

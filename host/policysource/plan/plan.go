@@ -5,6 +5,9 @@
 // A policy with a problem never replaces bindings that work: the previous version stays.
 // Without a previous one, a policy that was enforced before is held, and the others are
 // left out. A core point without a policy of its default's name has the built-in default.
+//
+// A held policy fails for each object, as Kubernetes does it with webhooks without a backend and
+// with ValidatingAdmissionPolicies without parameters.
 package plan
 
 import (

@@ -2,7 +2,24 @@
 //
 // A virtual kubelet needs a watch for each kind and mapped namespace without it. The feed stores
 // nothing: it opens the watch at the API server with its own rights, and passes the events of the
-// namespaces in which RBAC lets the caller watch the kind.
+// namespaces in which RBAC lets the caller watch the kind (ADR 71). Events, bookmarks, errors, selectors
+// and resource versions are those of the API server.
+//
+// A caller sees the namespaces in which a RoleBinding gives one of its groups the role of consumers,
+// liqo-virtual-kubelet-remote, and the kinds that this role may watch. A caller without any namespace is
+// refused, and its open watch ends. The front proxy of the API server passes the identity of callers in
+// headers, which are accepted with a certificate of the authority for front proxies only. The tenant's
+// ClusterRoleBinding of liqo-virtual-kubelet-remote-clusterwide gives the right to call the feed.
+//
+// A bookmark with [feed.NamespacesAnnotation] lists the namespaces whose events follow, from its resource
+// version on: the first event of a watch, and again when the set changes. So a change ends no watch. The
+// initial events (KEP-3157) are those of one set of namespaces: one that is added meanwhile is announced
+// after their end. Events have no labels of the consumer, so that the feed reads those of all pods of the
+// provider, once for each consumer. Objects are JSON.
+//
+// TestTheFeedOfTheChart runs webhook and virtual kubelet as processes with the rights of the chart: one
+// watch for each kind, an orderly update and a crash of the webhook without a lost change, and no event
+// after unpeering. TestAFeedThatIsSwitchedOffLeavesNothing upgrades the chart.
 package feed
 
 import (

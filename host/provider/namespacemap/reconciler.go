@@ -1,6 +1,12 @@
 // Package namespacemap reconciles replicated NamespaceMaps on the provider: it creates and deletes
 // the namespaces of a consumer, and the RoleBindings that give the consumer access to them
 // (wire 6.5).
+//
+// The consumer is that of the tenant namespace in which its NamespaceMap lies: only the provider can
+// write the labels of that namespace. Labels of the NamespaceMap, and its status, decide nothing
+// (ADR 66). A managed namespace is recognized by its metadata or by the consumer's RoleBinding in it. What
+// is changed of the one is restored from the other. When both are gone, the provider has taken the
+// namespace away. Namespaces that a changed status does not name are found by their annotation.
 package namespacemap
 
 import (

@@ -1,5 +1,10 @@
 // Package resourceslice answers the ResourceSlices of consumers (wire P4): it checks who asks,
 // issues the credentials of the slice, and grants resources by its class.
+//
+// ResourceSliceAdmission policies grant the resources of slices of the built-in class (ADR 66); they
+// are asked again after changes of the slice and of the policies. The cluster's allocatable resources
+// are not among the facts: the manager does not watch Nodes for it. While a policy fails, an accepted
+// slice keeps its grant and says so in its condition; a new one is denied.
 package resourceslice
 
 import (

@@ -1,6 +1,6 @@
 // Package policies holds files that take the place of files of host/app/policies in
 // servers which only the benchmark builds and runs: `go build -overlay` puts them there,
-// so nothing of this is in the product (ADR 2).
+// so nothing of this is in the product (ADR 1).
 package policies
 
 import (

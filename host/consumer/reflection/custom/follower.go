@@ -2,6 +2,16 @@
 // two API servers serve of a kind and which rights the virtual kubelet has, runs an engine for each
 // kind that can be reflected, and reports why the others cannot. The definition of such a kind is
 // in package mirror, as those of all copied kinds.
+//
+// One engine with kinds that come and go would need a lock in every loop over the kinds, and a kind
+// that fails would stop the others. The rights of all kinds are two requests for each look
+// (SelfSubjectRulesReview); a SelfSubjectAccessReview would be nine for each kind. A difference of the
+// schemas is reported and stops nothing: most objects do not use the field, and an additional optional
+// field in a newer release would end the reflection.
+//
+// A report says that there may be remote objects from before the first is created until after the
+// last is deleted. A finalizer keeps a deleted ResourceReflection while a report says so. A virtual
+// kubelet that loses its rights cannot delete the remote objects.
 package custom
 
 import (

@@ -8,6 +8,17 @@
 // watched per mapped namespace, since the consumer's rights there are per namespace. A
 // namespace is mapped while the NamespaceMap of this provider says that the provider
 // accepted it.
+//
+// Informers are shared because watches of each kind in each namespace do not scale: fifty virtual
+// nodes with a hundred namespaces would open 15,000 watches at the consumer for three kinds. The price
+// is that virtual kubelets read these kinds cluster-wide, and hold objects of namespaces that are
+// not offloaded in memory. Kinds with many objects are encoded in the cache, built-in ones as
+// Protocol Buffers and custom resources as JSON: most of a decoded pod is empty fields and pointers,
+// which the garbage collector follows. A read decodes, and a decision makes about three.
+//
+// A kind has a definition of its own only for logic that package mirror does not have. A decision
+// asks no policy itself, so that a table tests it; a [Query] does, after the decision. Events of the
+// consumer are not watched: [ApplyLocal] writes them, and reads an event only when its name is taken.
 package engine
 
 import (

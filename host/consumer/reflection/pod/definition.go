@@ -6,6 +6,11 @@
 // The package decides and sends nothing. The spec of a ShadowPod is built when it is created.
 // What Kubernetes lets change in a running pod follows the local pod, as do labels and
 // annotations (T8, ADR 68).
+//
+// Do not use the pod controller of the virtual-kubelet library in its place. That controller marks a
+// pod with restartPolicy Never as Failed when its provider returns an error, and a lost connection
+// must not fail a Job. Of the library, Longshore uses the node controller and the HTTP handlers of the
+// kubelet, unchanged.
 package pod
 
 import (
@@ -97,7 +102,7 @@ func nodeNameOf(object client.Object) fields.Set {
 	return fields.Set{nodeNameField: pod.Spec.NodeName}
 }
 
-// trimShadowPod drops the spec, except the fields that may change.
+// trimShadowPod drops the spec, except the fields that may change: some hundred bytes a pod.
 func trimShadowPod(object client.Object) {
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
 		shadow.Spec.Pod = podupdate.Trim(&shadow.Spec.Pod)

@@ -20,6 +20,11 @@ import (
 //  2. When another grace period is requested, the virtual kubelet deletes the remote pod
 //     itself, with that period. A shorter period that is requested later is sent again.
 //  3. The local pod is deleted when neither remote object exists any longer (T17).
+//
+// A remote pod can leave the watch by losing its labels: one whose end was not seen is read before
+// the local pod is deleted. Other pods cost no such request. A pod that is deleted before its remote
+// pod was observed gets its requested period when the remote pod appears. A local pod that is deleted
+// by force at that moment leaves a remote pod that ends with its own period.
 
 const (
 	// minGracePeriod is the shortest grace period, in seconds, of a remote pod that has one:

@@ -177,7 +177,8 @@ func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
 	if equality.Semantic.DeepEqual(&pod.Status, status) {
 		return keep(keepStatusUnchanged)
 	}
-	// Another writer may add the condition of a readiness gate meanwhile.
+	// A merge patch replaces the list of conditions, to which another writer may add that of a
+	// readiness gate meanwhile.
 	return []engine.Action{engine.PatchLocalStatus{Old: &pod.Status, New: status, IfUnchanged: len(pod.Spec.ReadinessGates) > 0}}
 }
 

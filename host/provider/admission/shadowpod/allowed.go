@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Allowed holds what consumers may choose for their pods. A name "*" allows all names. Policies of
-// the provider, which are called afterwards, choose without these lists.
+// Allowed holds what consumers may choose for their pods. A name "*" allows all names. Both lists are
+// empty by default: consumers of the wire send neither. Policies of the provider, which are called
+// afterwards, choose without these lists.
 type Allowed struct {
 	// PriorityClasses are names of PriorityClasses: a pod of any class with a higher value preempts
 	// pods of the provider.

@@ -1,6 +1,16 @@
 // Package shadowpod is Pod flow, stage 6: the webhooks for ShadowPods (wire 2.5). One records who
 // creates a ShadowPod and calls the provider's policies, the other validates it and reserves its
 // resources in the creator's Quota.
+//
+// The policies are asked on creation, and on updates that change the pod: a pod that vanishes is
+// created again from the current spec. Their decisions are in the audit annotation "decisions" of the
+// request, in the log and in the metrics, and not on the object, whose metadata the consumer keeps up
+// to date. A denial is answered with the name of the policy, its reason and its message, a failing
+// policy with its name and the class of the failure, both with 403: the virtual kubelet records an
+// event on the pod and tries again. Digests, error texts and warnings stay with the provider (ADR 66).
+//
+// A policy that changes between creation and update of a ShadowPod may answer an update with a change
+// that ShadowPods do not allow; the update is then refused.
 package shadowpod
 
 import (
