@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type class struct {
 	// times is how often the code stands in the loop; unless it is set, as often as fits into a long
 	// function. In a short loop, cheap instructions are covered by the tick of each iteration.
 	times int
+	// data is the size of a passive data segment.
+	data int
 	// chain fills all memory before with a chain of addresses, each in another cache line and
 	// mostly on another page than the last.
 	chain bool
@@ -71,6 +74,9 @@ func classes() map[string]class {
 	move := func(to, from, n int64) []byte {
 		return encode.Code(encode.Const32(to), encode.Const32(from), encode.Const32(n), 0xfc, 10, 0, 0)
 	}
+	initialize := func(n int64) []byte {
+		return encode.Code(encode.Const32(0), encode.Const32(0), encode.Const32(n), 0xfc, 8, 0, 0)
+	}
 	var many []byte
 	for n := range uint64(manyLocals) {
 		many = append(many, encode.Code(encode.Get(chaos), encode.Const64(int64(n)), 0x7c, encode.Set(chaos+1+n))...)
@@ -115,6 +121,8 @@ func classes() map[string]class {
 		"memory.size":               {code: encode.Code(encode.Get(word), 0x3f, 0, 0x6a, encode.Set(word))},
 		"filling a little":          {code: fill(64)},
 		"filling much":              {code: fill(16 << 20), times: 1},
+		"initializing a little":     {code: initialize(256), data: 256},
+		"initializing much":         {code: initialize(1 << 20), data: 1 << 20, times: 1},
 		"copying a little":          {code: move(64, 4096, 256)},
 		"copying much":              {code: move(0, 15<<20, 15<<20), times: 1},
 		"copying what overlaps":     {code: move(8, 0, 16<<20), times: 1},
@@ -145,6 +153,9 @@ func (c class) guest() []byte {
 	m.Global(encode.I32, true, encode.Const32(0))
 	m.Global(encode.I64, true, encode.Const64(0))
 	m.Global(encode.I64, true, encode.Const64(0))
+	if c.data > 0 {
+		m.PassiveData(strings.Repeat("x", c.data))
+	}
 	const lines = 512 << 16 >> 6
 	initialize := "unused"
 	if c.chain {

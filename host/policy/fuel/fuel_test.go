@@ -95,9 +95,9 @@ func TestTicks(t *testing.T) {
 	}{
 		"a function entry costs a tick":               {nil, 0, tick},
 		"a loop costs a tick for each iteration":      {countdown, 1000, 1001 * tick},
-		"instructions as heavy as a tick cost one":    {nops(tick*part), 0, 2 * tick},
-		"lighter ones are paid with the entry":        {nops(tick*part-4), 0, tick},
-		"as heavy as three ticks cost three":          {nops(3*tick*part), 0, 4 * tick},
+		"instructions as heavy as a tick cost one":    {nops(tick * part), 0, 2 * tick},
+		"lighter ones are paid with the entry":        {nops(tick*part - 4), 0, tick},
+		"as heavy as three ticks cost three":          {nops(3 * tick * part), 0, 4 * tick},
 		"loads cost more, as memory may be far":       {repeat(load, 30), 0, tick + 30*3},
 		"loads of a loop cost more in each iteration": {loop(100, repeat(load, 6)), 0, tick + 100*tick + 100*6*3},
 		"loads in front of a return":                  {encode.Code(0x02, 0x40, repeat(load, 5), 0x0f, 0x0b), 0, tick + 5*3},

@@ -227,13 +227,19 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 // noObjects is the local cache of resources without one.
 var noObjects = newStore(Kind{}, nil)
 
-// startCaches acquires the informers of one resource in a namespace and activates it when all
-// are filled.
-func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
+// newCaches returns caches without informers.
+func (ns *namespace) newCaches(r *runner) *namespaceCaches {
 	caches := &namespaceCaches{ctx: ns.ctx, local: r.local}
 	if r.resource.LeaderOnly {
 		caches.ctx, caches.cancel = context.WithCancel(ns.ctx)
 	}
+	return caches
+}
+
+// startCaches acquires the informers of one resource in a namespace and activates it when all
+// are filled.
+func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
+	caches := ns.newCaches(r)
 	ctx := caches.ctx
 	caches.startFresh(&e.link)
 	// missing are the informers that are not filled yet, and this function.
