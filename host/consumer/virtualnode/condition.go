@@ -132,6 +132,16 @@ func nodeChanges() predicate.Predicate {
 	}}
 }
 
+// clusterChanges selects the events of a ForeignCluster that the VirtualNodes depend on. Its status
+// changes with each of their Nodes: without this, each would reconcile all of them.
+func clusterChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*liqocorev1beta1.ForeignCluster)
+		after, okToo := e.ObjectNew.(*liqocorev1beta1.ForeignCluster)
+		return !ok || !okToo || clusterOf(before) != clusterOf(after) || before.PermanentlyUnreachable() != after.PermanentlyUnreachable()
+	}}
+}
+
 // requestsForNode returns requests for the VirtualNodes with the name of a Node.
 func (r *Reconciler) requestsForNode(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}

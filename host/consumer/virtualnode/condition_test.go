@@ -96,3 +96,31 @@ func TestNodeChanges(t *testing.T) {
 	require.Len(t, requests, 1)
 	assert.Equal(t, client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "mynode"}, requests[0].NamespacedName)
 }
+
+func TestClusterChanges(t *testing.T) {
+	cluster := func(id string, lost bool, status liqocorev1beta1.ConditionStatusType) *liqocorev1beta1.ForeignCluster {
+		fc := &liqocorev1beta1.ForeignCluster{Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: liqocorev1beta1.ClusterID(id)}}
+		if lost {
+			fc.Annotations = map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}
+		}
+		fc.Status.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.APIServerStatusCondition, Status: status}}
+		return fc
+	}
+	const up, down = liqocorev1beta1.ConditionStatusEstablished, liqocorev1beta1.ConditionStatusError
+	for name, tc := range map[string]struct {
+		before, after *liqocorev1beta1.ForeignCluster
+		want          bool
+	}{
+		"another status":                        {cluster("milan", false, up), cluster("milan", false, down), false},
+		"declared lost while it can be reached": {cluster("milan", false, up), cluster("milan", true, up), false},
+		"declared lost":                         {cluster("milan", false, down), cluster("milan", true, down), true},
+		"lost after it was declared lost":       {cluster("milan", true, up), cluster("milan", true, down), true},
+		"its ID is set":                         {cluster("", false, up), cluster("milan", false, up), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, clusterChanges().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}))
+		})
+	}
+	assert.True(t, clusterChanges().Create(event.CreateEvent{Object: cluster("milan", false, up)}))
+	assert.True(t, clusterChanges().Delete(event.DeleteEvent{Object: cluster("milan", false, up)}))
+}
