@@ -69,7 +69,7 @@ func main() {
 	defer stop()
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, kinds/, burst/, requests/, cpu/, memory/, quiet/, policy/, mirror/, tokens/")
+	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, kinds/, burst/, requests/, cpu/, memory/, quiet/, start/, policy/, mirror/, tokens/")
 	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
@@ -200,7 +200,7 @@ func (b *bench) needs(prefixes ...string) bool {
 		return true
 	}
 	named := false
-	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy", "plan", "mirror", "tokens"} {
+	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy", "plan", "mirror", "tokens", "start"} {
 		if !strings.Contains(expression, measure) {
 			continue
 		}
@@ -216,7 +216,7 @@ func (b *bench) needs(prefixes ...string) bool {
 
 // clusters takes the measures that need two clusters.
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
-	needed := b.needs("stream/", "kinds/", "burst/", "requests/", "cpu/", "memory/", "quiet/", "mirror/", "tokens/")
+	needed := b.needs("stream/", "kinds/", "burst/", "requests/", "cpu/", "memory/", "quiet/", "start/", "mirror/", "tokens/")
 	if !needed && b.pairs == 0 && !o.scale && !o.tenants {
 		return nil
 	}
@@ -246,7 +246,7 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 func (b *bench) testbeds(ctx context.Context, o options, dir string) error {
 	streams, kinds := b.needs("stream/"), b.needs("kinds/")
 	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if streams || kinds || bursts || b.pairs > 0 {
+	if streams || kinds || bursts || b.needs("start/") || b.pairs > 0 {
 		if err := b.testbedMeasures(ctx, o, filepath.Join(dir, "main"), streams, kinds, bursts); err != nil {
 			return err
 		}
@@ -279,10 +279,15 @@ func (b *bench) testbedMeasures(ctx context.Context, o options, dir string, stre
 			return err
 		}
 	}
-	if !streams && !bursts {
-		return nil
+	if streams || bursts {
+		if err := b.load(ctx, streams, bursts); err != nil {
+			return err
+		}
 	}
-	return b.load(ctx, streams, bursts)
+	if b.needs("start/") {
+		return b.starts(ctx)
+	}
+	return nil
 }
 
 // load runs the loads, those of each run one after the other.
