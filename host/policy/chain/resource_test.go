@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -38,7 +39,9 @@ func TestBoundsOfResourceMutation(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorContains(t, err, "declares more than the extension point allows")
+			var unusable *chain.BindingError
+			require.ErrorAs(t, err, &unusable)
+			assert.Equal(t, path, notAllowed(t, err).Path)
 		})
 	}
 }
@@ -50,8 +53,7 @@ func TestAResourceMutationPolicySkips(t *testing.T) {
 	require.NotNil(t, result.Denial)
 	assert.True(t, result.Denial.Skip)
 	assert.Equal(t, "LocalOnly", result.Denial.Reason)
-	assert.Contains(t, result.Denial.Error(), `policy "first" (module first, `)
-	assert.Contains(t, result.Denial.Error(), "skips the object: LocalOnly: only used locally")
+	require.EqualError(t, result.Denial, `policy "first" (module first, `+chain.ShortDigest(first.Policy.Digest())+") skips the object: LocalOnly: only used locally")
 	require.Len(t, result.Decisions, 1, "later policies are not called")
 	assert.True(t, result.Decisions[0].Denied)
 	assert.JSONEq(t, `{"kind":"Secret"}`, encoded(t, result.Object))
@@ -76,6 +78,7 @@ func TestInvalidSkips(t *testing.T) {
 			in := resourceInput(`{}`)
 			in.Point = tc.point
 			_, err := swapped(t, chain.Options{}, bind(p)).Evaluate(t.Context(), in)
+			require.ErrorIs(t, err, engine.BadOutput)
 			require.ErrorContains(t, err, tc.want)
 			ignoring := bind(p)
 			ignoring.FailurePolicy = chain.Ignore
@@ -97,7 +100,7 @@ func TestWritesOfAnObjectNarrowTheBound(t *testing.T) {
 		var refused *chain.PolicyError
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, chain.Undeclared, refused.Class)
-		require.ErrorContains(t, err, "operation 0 is outside of what policies may write of an object of this kind: merge /data [a] is not allowed, only set|remove|merge|ensure|require /spec")
+		assert.Equal(t, &operation.NotAllowedError{Verb: contract.VerbMerge, Path: "/data", Keys: []string{"a"}, Allowed: in.Writes.String()}, notAllowed(t, err))
 	}
 	in.Writes = nil
 	result, err := chains.Evaluate(t.Context(), in)
@@ -118,7 +121,9 @@ func TestAShadowReportsASkip(t *testing.T) {
 
 func TestConflictingResourceMutationsNeedAnOrder(t *testing.T) {
 	a, b := resource("a", writes("/data", contract.VerbMerge), contract.Response{}), resource("b", writes("/data", contract.VerbMerge), contract.Response{})
-	require.ErrorContains(t, chain.Check([]chain.Binding{a, b}), `policies "a" and "b" both write /data at ResourceMutation`)
+	var conflict *chain.ConflictError
+	require.ErrorAs(t, chain.Check([]chain.Binding{a, b}), &conflict)
+	assert.Equal(t, &chain.ConflictError{Point: contract.ResourceMutation, Path: "/data", First: "a", Second: "b"}, conflict)
 	a.Order, b.Order = order(1), order(2)
 	require.NoError(t, chain.Check([]chain.Binding{a, b}))
 }

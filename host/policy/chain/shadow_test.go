@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -44,7 +45,7 @@ func TestAShadowReportsDifferencesAndChangesNothing(t *testing.T) {
 		answer answerFunc
 		want   *chain.Difference
 		outc   chain.Outcome
-		err    string
+		class  engine.Class
 	}{
 		"a change": {answer: answers(contract.Set("/spec/hostname", contract.String("secret")), contract.Merge("/spec/nodeSelector", contract.StringMap{"z": "secret"})),
 			want: &chain.Difference{Effects: []operation.Effect{{Verb: "set", Path: "/spec/hostname"}, {Verb: "merge", Path: "/spec/nodeSelector", Keys: []string{"z"}}}}, outc: chain.Answered},
@@ -52,8 +53,8 @@ func TestAShadowReportsDifferencesAndChangesNothing(t *testing.T) {
 		"a denial": {answer: func(contract.Request) (contract.Response, error) {
 			return contract.Response{Deny: &contract.Denial{Reason: "TooBig", Message: "secret"}}, nil
 		}, want: &chain.Difference{Denied: "TooBig"}, outc: chain.Refused},
-		"a failure":           {answer: fails("no clue"), outc: chain.Failed, err: "no clue"},
-		"an undeclared write": {answer: answers(contract.Remove("/metadata/labels")), outc: chain.Failed, err: "outside of what the module declares"},
+		"a failure":           {answer: fails("no clue"), outc: chain.Failed, class: engine.Guest},
+		"an undeclared write": {answer: answers(contract.Remove("/metadata/labels")), outc: chain.Failed, class: chain.Undeclared},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shadow := shadowOf(policy("shadow", nil, writes("/spec", contract.Verbs()...), tc.answer))
@@ -69,10 +70,11 @@ func TestAShadowReportsDifferencesAndChangesNothing(t *testing.T) {
 				tc.want.Kind, tc.want.Namespace, tc.want.Name = "Pod", "local", "web"
 			}
 			assert.Equal(t, tc.want, seen[0].Difference)
-			if tc.err == "" {
+			assert.Equal(t, tc.class, seen[0].Class)
+			if tc.class == "" {
 				assert.NoError(t, seen[0].Err)
 			} else {
-				assert.ErrorContains(t, seen[0].Err, tc.err)
+				assert.ErrorIs(t, seen[0].Err, tc.class)
 			}
 		})
 	}

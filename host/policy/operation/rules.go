@@ -62,26 +62,49 @@ func isAdditive(verb contract.Verb) bool {
 	return verb == contract.VerbEnsure || verb == contract.VerbRequire
 }
 
-// Check returns an error unless a rule allows the operation: the rule's path covers the
-// operation's, the rule lists the verb, and its keys, if it has any, include all keys of the
-// operation. A rule with keys applies to the map at its path only, and does not allow the
-// removal of the whole map. Ensure and require go no deeper into lists than the rule.
+// Check returns a [*NotAllowedError] unless a rule allows the operation: the rule's path
+// covers the operation's, the rule lists the verb, and its keys, if it has any, include all
+// keys of the operation. A rule with keys applies to the map at its path only, and does not
+// allow the removal of the whole map. Ensure and require go no deeper into lists than the
+// rule.
 func (r Rules) Check(o *Operation) error {
 	for i := range r {
 		if r[i].allows(o) {
 			return nil
 		}
 	}
-	what := string(o.Verb) + " " + o.Path.text
-	if keys := o.changedKeys(); len(keys) > 0 {
-		what += " [" + strings.Join(keys, " ") + "]"
-	}
+	refused := &NotAllowedError{Verb: o.Verb, Path: o.Path.text, Keys: o.changedKeys(), Allowed: r.String()}
 	isCovered := func(each rule) bool { return slices.Contains(each.verbs, o.Verb) && each.path.Covers(o.Path) }
 	if isAdditive(o.Verb) && slices.ContainsFunc(r, isCovered) {
-		return fmt.Errorf("%s is not allowed, only %s: a rule allows %s in list items only if its path selects them, for example %s",
-			what, r, o.Verb, o.Path.withAllItems())
+		refused.Example = o.Path.withAllItems()
 	}
-	return fmt.Errorf("%s is not allowed, only %s", what, r)
+	return refused
+}
+
+// NotAllowedError reports a write that rules do not allow.
+type NotAllowedError struct {
+	Verb contract.Verb
+	// Path, and the keys below it, that would be written.
+	Path string
+	Keys []string
+	// Allowed lists the rules.
+	Allowed string
+	// Example is a path that selects list items. It is set if a rule covers the path but does
+	// not select the items in which an additive verb would write.
+	Example string
+}
+
+// Error implements error.
+func (e *NotAllowedError) Error() string {
+	what := string(e.Verb) + " " + e.Path
+	if len(e.Keys) > 0 {
+		what += " [" + strings.Join(e.Keys, " ") + "]"
+	}
+	if e.Example != "" {
+		return fmt.Sprintf("%s is not allowed, only %s: a rule allows %s in list items only if its path selects them, for example %s",
+			what, e.Allowed, e.Verb, e.Example)
+	}
+	return fmt.Sprintf("%s is not allowed, only %s", what, e.Allowed)
 }
 
 func (r rule) allows(o *Operation) bool {
@@ -127,12 +150,12 @@ func (r Rules) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Within returns an error that names the first rule that allows what outer does not.
+// Within returns a [*NotAllowedError] about the first rule that allows what outer does not.
 func (r Rules) Within(outer Rules) error {
 	for i := range r {
 		for _, verb := range r[i].verbs {
 			if !slices.ContainsFunc(outer, func(o rule) bool { return o.includes(r[i], verb) }) {
-				return fmt.Errorf("%s %s is not allowed, only %s", verb, r[i].path, outer)
+				return &NotAllowedError{Verb: verb, Path: r[i].path.text, Keys: r[i].keys, Allowed: outer.String()}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,30 +39,43 @@ func TestCheck(t *testing.T) {
 		rule("/spec/tolerations", contract.VerbEnsure))
 	for name, tc := range map[string]struct {
 		op      contract.Operation
-		wantErr string
+		refused *operation.NotAllowedError
 	}{
 		"a declared key":               {op: contract.Remove("/metadata/labels", "a")},
 		"merge of declared keys":       {op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"})},
 		"one item of all":              {op: contract.Set("/spec/containers[name=web]/image", contract.String("x"))},
-		"an undeclared key":            {op: contract.Remove("/metadata/labels", "a", "c"), wantErr: "remove /metadata/labels [a c] is not allowed"},
-		"merge of an undeclared key":   {op: contract.Merge("/metadata/labels", contract.StringMap{"c": "1"}), wantErr: "not allowed"},
-		"the whole map of some keys":   {op: contract.Remove("/metadata/labels"), wantErr: "not allowed"},
-		"a key in the path":            {op: contract.Remove("/metadata/labels/a"), wantErr: "not allowed"},
-		"another verb":                 {op: contract.Set("/spec/tolerations", contract.Raw("[]")), wantErr: "set /spec/tolerations is not allowed, only"},
-		"a parent of an allowed field": {op: contract.Set("/spec", contract.Raw("{}")), wantErr: "not allowed"},
-		"items that no rule selects":   {op: contract.Ensure("/spec/tolerations[key=a]/x", contract.String("y")), wantErr: "a rule allows ensure in list items only if its path selects them, for example /spec/tolerations[*]/x"},
-		"a sibling":                    {op: contract.Set("/spec/containers[name=web]/command", contract.Raw("[]")), wantErr: "not allowed"},
+		"an undeclared key":            {op: contract.Remove("/metadata/labels", "a", "c"), refused: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/metadata/labels", Keys: []string{"a", "c"}}},
+		"merge of an undeclared key":   {op: contract.Merge("/metadata/labels", contract.StringMap{"c": "1"}), refused: &operation.NotAllowedError{Verb: contract.VerbMerge, Path: "/metadata/labels", Keys: []string{"c"}}},
+		"the whole map of some keys":   {op: contract.Remove("/metadata/labels"), refused: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/metadata/labels"}},
+		"a key in the path":            {op: contract.Remove("/metadata/labels/a"), refused: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/metadata/labels/a"}},
+		"another verb":                 {op: contract.Set("/spec/tolerations", contract.Raw("[]")), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/tolerations"}},
+		"a parent of an allowed field": {op: contract.Set("/spec", contract.Raw("{}")), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec"}},
+		"items that no rule selects":   {op: contract.Ensure("/spec/tolerations[key=a]/x", contract.String("y")), refused: &operation.NotAllowedError{Verb: contract.VerbEnsure, Path: "/spec/tolerations[key=a]/x", Example: "/spec/tolerations[*]/x"}},
+		"a sibling":                    {op: contract.Set("/spec/containers[name=web]/command", contract.Raw("[]")), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/containers[name=web]/command"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			err := labels.Check(&compile(t, tc.op)[0])
-			if tc.wantErr == "" {
-				assert.NoError(t, err)
-				return
-			}
-			assert.ErrorContains(t, err, tc.wantErr)
-		})
+		t.Run(name, func(t *testing.T) { refuses(t, tc.refused, labels, labels.Check(&compile(t, tc.op)[0])) })
 	}
-	assert.ErrorContains(t, operation.Rules(nil).Check(&compile(t, contract.Remove("/a"))[0]), "only nothing")
+	refuses(t, &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/a"}, nil, operation.Rules(nil).Check(&compile(t, contract.Remove("/a"))[0]))
+}
+
+// refuses asserts that the rules allow a write (nil), or why they refuse it.
+func refuses(t *testing.T, want *operation.NotAllowedError, rules operation.Rules, err error) {
+	t.Helper()
+	if want == nil {
+		assert.NoError(t, err)
+		return
+	}
+	refused, ok := errors.AsType[*operation.NotAllowedError](err)
+	require.True(t, ok, "%v", err)
+	want.Allowed = rules.String()
+	assert.Equal(t, want, refused)
+}
+
+func TestARefusedWriteSaysWhatIsAllowed(t *testing.T) {
+	refused := operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/a", Keys: []string{"k", "l"}, Allowed: operation.Rules(nil).String()}
+	require.EqualError(t, &refused, "remove /a [k l] is not allowed, only nothing")
+	refused = operation.NotAllowedError{Verb: contract.VerbEnsure, Path: "/a[k=v]/b", Allowed: "ensure /a", Example: "/a[*]/b"}
+	require.EqualError(t, &refused, "ensure /a[k=v]/b is not allowed, only ensure /a: a rule allows ensure in list items only if its path selects them, for example /a[*]/b")
 }
 
 func TestCompileRulesRejectsInvalidRules(t *testing.T) {
@@ -88,23 +102,16 @@ func TestWithin(t *testing.T) {
 		keyed("/metadata/labels", []string{"a", "b"}, contract.VerbRemove))
 	for name, tc := range map[string]struct {
 		inner   contract.WriteRule
-		wantErr string
+		refused *operation.NotAllowedError
 	}{
 		"below, fewer verbs": {inner: rule("/spec/affinity/podAntiAffinity", contract.VerbEnsure)},
 		"fewer keys":         {inner: keyed("/metadata/labels", []string{"a"}, contract.VerbRemove)},
-		"another verb":       {inner: rule("/spec/affinity", contract.VerbRemove), wantErr: "remove /spec/affinity is not allowed"},
-		"above":              {inner: rule("/spec", contract.VerbSet), wantErr: "set /spec is not allowed"},
-		"every key":          {inner: rule("/metadata/labels", contract.VerbRemove), wantErr: "not allowed"},
-		"another key":        {inner: keyed("/metadata/labels", []string{"c"}, contract.VerbRemove), wantErr: "not allowed"},
+		"another verb":       {inner: rule("/spec/affinity", contract.VerbRemove), refused: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/spec/affinity"}},
+		"above":              {inner: rule("/spec", contract.VerbSet), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec"}},
+		"every key":          {inner: rule("/metadata/labels", contract.VerbRemove), refused: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/metadata/labels"}},
+		"another key":        {inner: keyed("/metadata/labels", []string{"c"}, contract.VerbRemove), refused: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/metadata/labels", Keys: []string{"c"}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			err := rules(t, tc.inner).Within(bound)
-			if tc.wantErr == "" {
-				assert.NoError(t, err)
-				return
-			}
-			assert.ErrorContains(t, err, tc.wantErr)
-		})
+		t.Run(name, func(t *testing.T) { refuses(t, tc.refused, bound, rules(t, tc.inner).Within(bound)) })
 	}
 }
 

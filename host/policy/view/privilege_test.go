@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -187,41 +189,63 @@ func TestWritesAreEnforced(t *testing.T) {
 		declared []contract.WriteRule
 		allow    []contract.WriteRule
 		op       contract.Operation
-		wantBind string
-		wantErr  string
+		// bind and write are what is refused, of the binding and of its answer.
+		bind, write *operation.NotAllowedError
 	}{
 		"inside all three":             {point: contract.PodMutation, declared: spec, allow: images, op: setImage},
 		"no binding narrows":           {point: contract.PodMutation, declared: images, op: setImage},
-		"outside of the manifest":      {point: contract.PodMutation, declared: images, op: contract.Set("/spec/hostNetwork", contract.Bool(true)), wantErr: "set /spec/hostNetwork is not allowed"},
-		"another verb than declared":   {point: contract.PodMutation, declared: images, op: contract.Remove("/spec/containers[name=web]/image"), wantErr: "remove /spec/containers[name=web]/image is not allowed"},
-		"outside of the binding":       {point: contract.PodMutation, declared: spec, allow: images, op: contract.Set("/spec/hostname", contract.String("x")), wantErr: "set /spec/hostname is not allowed, only set /spec/containers[*]/image"},
-		"another verb than allowed":    {point: contract.PodMutation, declared: spec, allow: images, op: contract.Remove("/spec/containers[name=web]/image"), wantErr: "not allowed"},
-		"a key that is not allowed":    {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbMerge}}}, allow: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbMerge}, Keys: []string{"a"}}}, op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"}), wantErr: "merge /metadata/labels [a b] is not allowed, only merge /metadata/labels [a]"},
-		"allowed more than declared":   {point: contract.PodMutation, declared: images, allow: spec, op: contract.Set("/spec/hostname", contract.String("x")), wantErr: "not allowed"},
-		"the status":                   {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/status", Verbs: contract.Verbs()}}, wantBind: "declares more than the extension point allows"},
-		"the preset's point":           {point: contract.AntiAffinityPreset, declared: []contract.WriteRule{{Path: "/spec/affinity", Verbs: contract.Verbs()}}, wantBind: "declares more than the extension point allows: set /spec/affinity is not allowed"},
+		"outside of the manifest":      {point: contract.PodMutation, declared: images, op: contract.Set("/spec/hostNetwork", contract.Bool(true)), write: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/hostNetwork", Allowed: "set /spec/containers[*]/image"}},
+		"another verb than declared":   {point: contract.PodMutation, declared: images, op: contract.Remove("/spec/containers[name=web]/image"), write: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/spec/containers[name=web]/image", Allowed: "set /spec/containers[*]/image"}},
+		"outside of the binding":       {point: contract.PodMutation, declared: spec, allow: images, op: contract.Set("/spec/hostname", contract.String("x")), write: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/hostname", Allowed: "set /spec/containers[*]/image"}},
+		"another verb than allowed":    {point: contract.PodMutation, declared: spec, allow: images, op: contract.Remove("/spec/containers[name=web]/image"), write: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/spec/containers[name=web]/image", Allowed: "set /spec/containers[*]/image"}},
+		"a key that is not allowed":    {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbMerge}}}, allow: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbMerge}, Keys: []string{"a"}}}, op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"}), write: &operation.NotAllowedError{Verb: contract.VerbMerge, Path: "/metadata/labels", Keys: []string{"a", "b"}, Allowed: "merge /metadata/labels [a]"}},
+		"allowed more than declared":   {point: contract.PodMutation, declared: images, allow: spec, op: contract.Set("/spec/hostname", contract.String("x")), write: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/hostname", Allowed: "set /spec/containers[*]/image"}},
+		"the status":                   {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/status", Verbs: contract.Verbs()}}, bind: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/status", Allowed: allVerbs("/metadata/labels", "/metadata/annotations", "/spec")}},
+		"the preset's point":           {point: contract.AntiAffinityPreset, declared: []contract.WriteRule{{Path: "/spec/affinity", Verbs: contract.Verbs()}}, bind: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/affinity", Allowed: allVerbs("/spec/affinity/podAntiAffinity")}},
 		"the preset's point, inside":   {point: contract.AntiAffinityPreset, declared: []contract.WriteRule{{Path: "/spec/affinity/podAntiAffinity", Verbs: contract.Verbs()}}, op: contract.Set("/spec/affinity/podAntiAffinity", contract.Raw("{}"))},
-		"the patch's point":            {point: contract.OffloadingPatch, declared: images, wantBind: "declares more than the extension point allows"},
-		"the filter's point":           {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata", Verbs: contract.Verbs()}}, wantBind: "declares more than the extension point allows"},
-		"a path that the filter reads": {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbRemove}}}, op: contract.Remove("/metadata/annotations", "a"), wantErr: "remove /metadata/annotations [a] is not allowed"},
+		"the patch's point":            {point: contract.OffloadingPatch, declared: images, bind: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/containers[*]/image", Allowed: allVerbs("/spec/nodeSelector", "/spec/tolerations", "/spec/affinity", "/spec/runtimeClassName")}},
+		"the filter's point":           {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata", Verbs: contract.Verbs()}}, bind: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/metadata", Allowed: allVerbs("/metadata/labels", "/metadata/annotations")}},
+		"a path that the filter reads": {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbRemove}}}, op: contract.Remove("/metadata/annotations", "a"), write: &operation.NotAllowedError{Verb: contract.VerbRemove, Path: "/metadata/annotations", Keys: []string{"a"}, Allowed: "remove /metadata/labels"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := chain.New(chain.Options{})
 			err := c.Swap([]chain.Binding{{Name: "mine", Policy: answering("module", tc.point, tc.declared, tc.op), Point: tc.point, Allow: chain.Allow{Writes: tc.allow}}})
-			if tc.wantBind != "" {
-				require.ErrorContains(t, err, tc.wantBind)
+			if tc.bind != nil {
+				var unusable *chain.BindingError
+				require.ErrorAs(t, err, &unusable)
+				assert.Equal(t, tc.bind, notAllowed(t, err))
 				return
 			}
 			require.NoError(t, err)
 			object := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "1"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "web", "image": "i"}}}}
 			result, err := c.Evaluate(t.Context(), chain.Input{Point: tc.point, Moment: contract.MomentOffload, Object: object})
-			if tc.wantErr != "" {
-				require.ErrorContains(t, err, tc.wantErr)
-				assert.ErrorContains(t, err, `policy "mine"`)
+			if tc.write != nil {
+				var failed *chain.PolicyError
+				require.ErrorAs(t, err, &failed)
+				assert.Equal(t, chain.Undeclared, failed.Class)
+				assert.Equal(t, "mine", failed.Binding)
+				assert.Equal(t, tc.write, notAllowed(t, err))
 				return
 			}
 			require.NoError(t, err)
 			assert.True(t, result.Changed)
 		})
 	}
+}
+
+// notAllowed returns the write that an error refuses.
+func notAllowed(t *testing.T, err error) *operation.NotAllowedError {
+	t.Helper()
+	refused, ok := errors.AsType[*operation.NotAllowedError](err)
+	require.True(t, ok, "%v", err)
+	return refused
+}
+
+// allVerbs lists rules that allow all verbs, as [operation.NotAllowedError] does.
+func allVerbs(paths ...string) string {
+	var rules []contract.WriteRule
+	for _, path := range paths {
+		rules = append(rules, contract.WriteRule{Path: path, Verbs: contract.Verbs()})
+	}
+	return operation.MustCompileRules(rules).String()
 }
