@@ -1,6 +1,7 @@
 package chain_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,8 +130,10 @@ func TestRequestsAreCanonicalAndHaveDeclaredFactsOnly(t *testing.T) {
 func TestInvalidAnswersAreErrors(t *testing.T) {
 	many := make([]contract.Operation, contract.MaxOperations+1)
 	for name, tc := range map[string]struct {
-		raw     string
-		answer  answerFunc
+		raw    string
+		answer answerFunc
+		// class is BadOutput when empty; wantErr tells the problem of the answer to its author.
+		class   engine.Class
 		wantErr string
 	}{
 		"empty output":              {raw: "-", wantErr: "the answer is empty"},
@@ -140,15 +143,15 @@ func TestInvalidAnswersAreErrors(t *testing.T) {
 		"text after the answer":     {raw: `{"version":"v1alpha1"}{}`, wantErr: "data after the JSON value"},
 		"another version":           {raw: `{"version":"v2"}`, wantErr: `the contract version is "v2"`},
 		"no version":                {raw: `{}`, wantErr: `the contract version is ""`},
-		"an undeclared path":        {answer: answers(contract.Remove("/spec/b")), wantErr: "operation 0 is outside of what the module declares and the binding allows: remove /spec/b is not allowed, only set|remove /spec/a"},
-		"an undeclared verb":        {answer: answers(contract.Merge("/spec/a", contract.StringMap{})), wantErr: "merge /spec/a is not allowed"},
+		"an undeclared path":        {answer: answers(contract.Remove("/spec/b")), class: chain.Undeclared, wantErr: "operation 0 is outside of what the module declares and the binding allows: remove /spec/b is not allowed, only set|remove /spec/a"},
+		"an undeclared verb":        {answer: answers(contract.Merge("/spec/a", contract.StringMap{})), class: chain.Undeclared, wantErr: "merge /spec/a is not allowed"},
 		"too many operations":       {answer: answers(many...), wantErr: "257 operations"},
 		"a shape that does not fit": {answer: answers(contract.Set("/spec/a/b", contract.Int(1))), wantErr: "found a string, want an object"},
 		"a denial without reason":   {raw: `{"version":"v1alpha1","deny":{"message":"no"}}`, wantErr: "needs a reason"},
 		"too many warnings":         {raw: `{"version":"v1alpha1","warnings":["","","","","","","","",""]}`, wantErr: "9 warnings"},
 		"a long warning":            {raw: `{"version":"v1alpha1","warnings":["` + strings.Repeat("x", 300) + `"]}`, wantErr: "300 bytes"},
 		"a long answer":             {raw: `{"version":"v1alpha1"` + strings.Repeat(" ", contract.MaxResponseBytes) + `}`, wantErr: "more than 262144"},
-		"the policy's own error":    {answer: fails("no clue"), wantErr: "no clue"},
+		"the policy's own error":    {answer: fails("no clue"), class: engine.Guest, wantErr: "no clue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy("bad", []string{"/object"}, writes("/spec/a", "set", "remove"), tc.answer)
@@ -162,8 +165,9 @@ func TestInvalidAnswersAreErrors(t *testing.T) {
 				var failure *chain.PolicyError
 				require.ErrorAs(t, err, &failure)
 				assert.Equal(t, "bad", failure.Binding)
+				assert.Equal(t, "bad", failure.Module)
+				assert.Equal(t, cmp.Or(tc.class, engine.BadOutput), failure.Class)
 				require.ErrorContains(t, err, tc.wantErr)
-				require.ErrorContains(t, err, `policy "bad" (module bad, `)
 			}
 
 			ignored := bind(asked)
@@ -203,6 +207,7 @@ func TestADenialEndsTheChain(t *testing.T) {
 
 	filter := at(contract.MetadataFilter, "filter", nil, nil, denies)
 	_, err = swapped(t, chain.Options{}, bind(filter)).Evaluate(t.Context(), chain.Input{Point: contract.MetadataFilter})
+	require.ErrorIs(t, err, engine.BadOutput)
 	require.ErrorContains(t, err, "policies cannot deny at MetadataFilter")
 }
 
@@ -211,15 +216,17 @@ func TestSwapRejectsInvalidBindings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		binding func(*chain.Binding)
 		policy  *policytest.Policy
+		// refused is the write of a manifest that its point does not allow.
+		refused *operation.NotAllowedError
 		wantErr string
 	}{
 		"a read of another point's fact":  {policy: policy("p", []string{"/patch/x"}, nil, nil), wantErr: `path "/patch/x": the extension point has no such fact, only object, local`},
 		"a bad read":                      {policy: policy("p", []string{"object"}, nil, nil), wantErr: "must begin with a slash"},
 		"a bad write rule":                {policy: policy("p", nil, writes("/spec/a"), nil), wantErr: "allows no verb"},
-		"a write beyond the point":        {policy: policy("p", nil, writes("/status", "set"), nil), wantErr: "declares more than the extension point allows: set /status is not allowed"},
-		"a preset writing node affinity":  {policy: at(contract.AntiAffinityPreset, "p", nil, writes("/spec/affinity", "set"), nil), wantErr: "set /spec/affinity is not allowed, only"},
-		"a filter writing a spec":         {policy: at(contract.MetadataFilter, "p", nil, writes("/spec", "set"), nil), wantErr: "set /spec is not allowed"},
-		"a patch writing containers":      {policy: at(contract.OffloadingPatch, "p", nil, writes("/spec/containers", "set"), nil), wantErr: "set /spec/containers is not allowed"},
+		"a write beyond the point":        {policy: policy("p", nil, writes("/status", "set"), nil), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/status", Allowed: anyVerb("/metadata/labels", "/metadata/annotations", "/spec")}},
+		"a preset writing node affinity":  {policy: at(contract.AntiAffinityPreset, "p", nil, writes("/spec/affinity", "set"), nil), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/affinity", Allowed: anyVerb("/spec/affinity/podAntiAffinity")}},
+		"a filter writing a spec":         {policy: at(contract.MetadataFilter, "p", nil, writes("/spec", "set"), nil), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec", Allowed: anyVerb("/metadata/labels", "/metadata/annotations")}},
+		"a patch writing containers":      {policy: at(contract.OffloadingPatch, "p", nil, writes("/spec/containers", "set"), nil), refused: &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/containers", Allowed: anyVerb("/spec/nodeSelector", "/spec/tolerations", "/spec/affinity", "/spec/runtimeClassName")}},
 		"a point that is not implemented": {binding: func(b *chain.Binding) { b.Point = contract.MetadataFilter }, wantErr: `module "good" does not implement this extension point`},
 		"an unknown point":                {binding: func(b *chain.Binding) { b.Point = "Later" }, wantErr: "unknown extension point"},
 		"a moment that is not implemented": {
@@ -246,6 +253,9 @@ func TestSwapRejectsInvalidBindings(t *testing.T) {
 			err := chains.Swap([]chain.Binding{b})
 			var refused *chain.BindingError
 			require.ErrorAs(t, err, &refused)
+			if tc.refused != nil {
+				assert.Equal(t, tc.refused, notAllowed(t, err))
+			}
 			require.ErrorContains(t, err, tc.wantErr)
 			result, err := chains.Evaluate(t.Context(), podInput(`{}`))
 			require.NoError(t, err)
@@ -253,7 +263,9 @@ func TestSwapRejectsInvalidBindings(t *testing.T) {
 		})
 	}
 	b := bind(good)
-	require.ErrorContains(t, chain.New(chain.Options{}).Swap([]chain.Binding{b, b}), "bound twice")
+	var twice *chain.BindingError
+	require.ErrorAs(t, chain.New(chain.Options{}).Swap([]chain.Binding{b, b}), &twice)
+	require.EqualError(t, twice.Err, "the name is bound twice")
 	b.Mode, b.Policy = chain.Disabled, nil
 	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{b, b}), "disabled bindings are not checked")
 }
@@ -302,7 +314,7 @@ func TestABindingNarrowsReadsAndWrites(t *testing.T) {
 
 	b.Allow.Writes = writes("/spec/other", "set")
 	_, err = swapped(t, chain.Options{}, b).Evaluate(t.Context(), input)
-	require.ErrorContains(t, err, "set /spec/hostname is not allowed, only set /spec/other")
+	assert.Equal(t, &operation.NotAllowedError{Verb: contract.VerbSet, Path: "/spec/hostname", Allowed: "set /spec/other"}, notAllowed(t, err))
 }
 
 func TestReservedKeysAreRestored(t *testing.T) {
@@ -335,11 +347,13 @@ func TestReservedKeysAreRestored(t *testing.T) {
 	}
 }
 
+var errNoNamespace = errors.New("no namespace")
+
 type matchNamespace string
 
 func (m matchNamespace) Matches(_ context.Context, a chain.Attributes) (bool, error) {
 	if a.Namespace == "" {
-		return false, errors.New("no namespace")
+		return false, errNoNamespace
 	}
 	return a.Namespace == string(m), nil
 }
@@ -357,7 +371,8 @@ func TestPoliciesAreCalledForMatchingObjectsOnly(t *testing.T) {
 		assert.Len(t, result.Decisions, want, namespace)
 	}
 	_, err := chains.Evaluate(t.Context(), podInput(`{}`))
-	require.ErrorContains(t, err, "matching the object: no namespace", "an error does not skip the policy")
+	require.ErrorIs(t, err, chain.Host, "an error does not skip the policy")
+	require.ErrorIs(t, err, errNoNamespace)
 }
 
 type recorder struct {
@@ -391,4 +406,21 @@ func TestObserversGetEveryEvaluation(t *testing.T) {
 		"1 remembered changed=true err=false", "2 ignored changed=false err=true", "3 failed changed=false err=true",
 	}, observer.seen)
 	assert.Equal(t, 6*time.Millisecond, observer.time)
+}
+
+// notAllowed returns the write that an error refuses.
+func notAllowed(t *testing.T, err error) *operation.NotAllowedError {
+	t.Helper()
+	refused, ok := errors.AsType[*operation.NotAllowedError](err)
+	require.True(t, ok, "%v", err)
+	return refused
+}
+
+// anyVerb lists rules that allow all verbs, as [operation.NotAllowedError] does.
+func anyVerb(paths ...string) string {
+	var rules []contract.WriteRule
+	for _, path := range paths {
+		rules = append(rules, writes(path, contract.Verbs()...)...)
+	}
+	return operation.MustCompileRules(rules).String()
 }

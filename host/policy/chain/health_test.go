@@ -58,10 +58,16 @@ type fixture struct {
 	now      time.Time
 	notified int
 	seen     []chain.Outcome
+	failures []error
 	pods     int
 }
 
-func (w *fixture) Observe(o chain.Observation) { w.seen = append(w.seen, o.Outcome) }
+func (w *fixture) Observe(o chain.Observation) {
+	w.seen = append(w.seen, o.Outcome)
+	if o.Err != nil {
+		w.failures = append(w.failures, o.Err)
+	}
+}
 
 func newFixture(t *testing.T, bindings ...chain.Binding) *fixture {
 	t.Helper()
@@ -291,8 +297,10 @@ func TestIgnoreSkipsAQuarantinedPolicy(t *testing.T) {
 	assert.Equal(t, 3, p.Calls())
 	result, err := w.evaluate()
 	require.NoError(t, err)
-	assert.Contains(t, result.Decisions[0].Ignored, "not called since")
-	assert.Contains(t, result.Warnings[0], "is quarantined")
+	require.NotEmpty(t, w.failures)
+	require.ErrorIs(t, w.failures[len(w.failures)-1], chain.Quarantined)
+	assert.Equal(t, []string{w.failures[len(w.failures)-1].Error()}, result.Warnings)
+	assert.Equal(t, errors.Unwrap(w.failures[len(w.failures)-1]).Error(), result.Decisions[0].Ignored)
 }
 
 func TestANewVersionIsNotQuarantined(t *testing.T) {
@@ -370,6 +378,8 @@ func TestLastGoodCallsThePreviousVersion(t *testing.T) {
 	previous.isFailing.Store(true)
 	next.isFailing.Store(true)
 	_, err = w.evaluate()
+	require.ErrorIs(t, err, next.failure)
+	require.ErrorIs(t, err, previous.failure, "it failed too")
 	require.ErrorContains(t, err, "its previous version ("+chain.ShortDigest(previous.Digest())+") failed too: ")
 
 	_, err = newFixture(t, lastGood(next, nil)).evaluate()
@@ -380,6 +390,8 @@ func TestLastGoodDoesNotHideFailuresOfTheHost(t *testing.T) {
 	b := lastGood(newFlaky("p", "2"), newFlaky("p", "1"))
 	b.Match = matchNamespace("here")
 	_, err := newFixture(t, b).evaluate()
+	require.ErrorIs(t, err, errNoNamespace)
+	require.ErrorIs(t, err, chain.Host)
 	require.ErrorContains(t, err, "could not be called at PodMutation/Offload: matching the object: no namespace; if this persists, an operator must check the log of the component")
 }
 

@@ -108,11 +108,11 @@ func TestALargeObjectIsNotAFailureOfThePolicy(t *testing.T) {
 	}{
 		"for the request": {
 			object: `{"metadata":{"name":"` + strings.Repeat("n", contract.MaxRequestBytes) + `"}}`,
-			want:   "the facts that the policy reads have 1048",
+			want:   "the facts that the policy reads have 1048683 bytes as JSON, more than 1048576",
 		},
 		"for the answer": {
 			object: `{"metadata":{"name":"n"},"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` + strings.Join(terms, ",") + `]}}}}}`,
-			want:   "the object is too large: its 257 node selector terms would become more than 256",
+			want:   "applying the answer: operation 0 (require /spec/affinity/nodeAffinity): the object is too large: its 257 node selector terms would become more than 256",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,8 +144,10 @@ func TestLoadRefusesBytes(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			m, err := load(t, tc.raw)
-			require.ErrorContains(t, err, tc.want)
-			require.ErrorContains(t, err, "loading policy module mine: ")
+			var refused *module.Refusal
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, refused.Err, tc.want)
+			require.EqualError(t, err, "loading policy module mine: "+refused.Error())
 			assert.Nil(t, m)
 		})
 	}
@@ -164,49 +166,56 @@ func TestLoadRefusesModules(t *testing.T) {
 	}
 	tests := map[string]struct {
 		wasm []byte
-		want []string
+		// call is the class of a call that fails; empty for a module that is refused without one.
+		call engine.Class
+		// want is what the author reads.
+		want string
 	}{
-		"the network":       {imports(func(m *encode.Module) { m.Import("wasi:sockets/tcp", "connect", nil, nil) }), []string{"imports wasi:sockets/tcp.connect", "author must remove the import"}},
-		"an unknown import": {imports(func(m *encode.Module) { m.Import("env", "emscripten_sleep", nil, nil) }), []string{"imports env.emscripten_sleep"}},
+		"the network":       {imports(func(m *encode.Module) { m.Import("wasi:sockets/tcp", "connect", nil, nil) }), "", "imports wasi:sockets/tcp.connect"},
+		"an unknown import": {imports(func(m *encode.Module) { m.Import("env", "emscripten_sleep", nil, nil) }), "", "imports env.emscripten_sleep"},
 		"an imported global": {imports(func(m *encode.Module) {
 			m.ImportRaw("extism:host/env", "global.top", encode.Global, []byte{0x7e, 1})
-		}), []string{"imports global extism:host/env.global.top", "only functions"}},
-		"an imported memory": {imports(func(m *encode.Module) { m.ImportRaw("extism:host/env", "memory", encode.Memory, []byte{0, 1}) }), []string{"imports memory extism:host/env.memory"}},
-		"an imported table":  {imports(func(m *encode.Module) { m.ImportRaw("env", "t", encode.Table, []byte{0x70, 0, 1}) }), []string{"imports table env.t"}},
-		"threads":            {with(func(g *guest) { g.Func(nil, nil, nil, 0xfe, 3, 0) }), []string{"uses threads"}},
-		"writing a table":    {with(func(g *guest) { g.Table(1, 1); g.Func(nil, nil, nil, encode.Const32(0), 0xd0, 0x70, 0x26, 0) }), []string{"cannot be reset between calls (table.set in function 3)"}},
-		"a reserved export":  {with(func(g *guest) { g.Export("longshore:fuel", encode.Memory, 0) }), []string{`exports "longshore:fuel"`}},
-		"wrong types":        {with(func(g *guest) { g.Func(nil, []byte{encode.I32}, nil) }), []string{"not valid; its author must rebuild it"}},
-		"no describe":        {newGuest().answers("pod_mutation", "{}").Bytes(), []string{"does not export describe", "-buildmode=c-shared"}},
+		}), "", "imports global extism:host/env.global.top"},
+		"an imported memory": {imports(func(m *encode.Module) { m.ImportRaw("extism:host/env", "memory", encode.Memory, []byte{0, 1}) }), "", "imports memory extism:host/env.memory"},
+		"an imported table":  {imports(func(m *encode.Module) { m.ImportRaw("env", "t", encode.Table, []byte{0x70, 0, 1}) }), "", "imports table env.t"},
+		"threads":            {with(func(g *guest) { g.Func(nil, nil, nil, 0xfe, 3, 0) }), "", "uses threads"},
+		"writing a table":    {with(func(g *guest) { g.Table(1, 1); g.Func(nil, nil, nil, encode.Const32(0), 0xd0, 0x70, 0x26, 0) }), "", "cannot be reset between calls (table.set in function 3)"},
+		"a reserved export":  {with(func(g *guest) { g.Export("longshore:fuel", encode.Memory, 0) }), "", `exports "longshore:fuel"`},
+		"wrong types":        {with(func(g *guest) { g.Func(nil, []byte{encode.I32}, nil) }), "", "not valid; its author must rebuild it"},
+		"no describe":        {newGuest().answers("pod_mutation", "{}").Bytes(), "", "does not export describe"},
 		"describe takes a parameter": {func() []byte {
 			g := newGuest()
 			g.Export("describe", encode.Function, g.Func([]byte{encode.I32}, nil, nil))
 			return g.Bytes()
-		}(), []string{"does not export describe"}},
+		}(), "", "does not export describe"},
 		"describe answers nothing": {func() []byte {
 			g := newGuest()
 			g.Export("describe", encode.Function, g.Func(nil, nil, nil))
 			return g.Bytes()
-		}(), []string{"describe: the module returned without an answer"}},
+		}(), engine.BadOutput, "describe: "},
 		"describe loops": {func() []byte {
 			g := newGuest()
 			g.Export("describe", encode.Function, g.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
 			return g.Bytes()
-		}(), []string{"describe: it used up its fuel"}},
-		"a point without export": {newGuest().answers("describe", good).Bytes(), []string{"declares PodMutation, but the module does not export pod_mutation"}},
+		}(), engine.Timeout, "describe: "},
+		"a point without export": {newGuest().answers("describe", good).Bytes(), "", "declares PodMutation, but the module does not export pod_mutation"},
 		"a warm-up that traps": {func() []byte {
 			g := newGuest()
 			g.answers("describe", good)
 			g.Export("pod_mutation", encode.Function, g.Func(nil, nil, nil, 0x00))
 			return g.Bytes()
-		}(), []string{"loading policy module mine: warming up: pod_mutation: the module crashed: unreachable; its author must correct it"}},
+		}(), engine.Trap, "warming up: pod_mutation: "},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tc.wasm)
-			for _, want := range append(tc.want, "policy module mine") {
-				require.ErrorContains(t, err, want)
+			if call, called := errors.AsType[*engine.CallError](err); called {
+				assert.Equal(t, tc.call, call.Class)
+			} else {
+				assert.Empty(t, tc.call)
 			}
+			require.ErrorContains(t, err, "policy module mine: ")
+			require.ErrorContains(t, err, tc.want)
 			assert.Regexp(t, "author must|author should", err.Error(), "the message names the role that must act")
 			assert.Equal(t, 1, strings.Count(err.Error(), "mine"), "the culprit is named once: %s", err)
 			assert.True(t, module.AtFault(err), "it would be the same again")
@@ -245,6 +254,8 @@ func TestLoadRefusesManifests(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, describing(tc.manifest))
+			var refused *module.Refusal
+			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, tc.want)
 			require.ErrorContains(t, err, "author must")
 		})
@@ -255,9 +266,9 @@ func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
 	g := newGuest().answers("describe", good).answers("pod_mutation", "{}")
 	g.Export("validate_settings", encode.Function, g.Func([]byte{encode.I32}, []byte{encode.I32}, nil, encode.Const32(0)))
 	_, err := load(t, g.Bytes())
+	var refused *module.Refusal
+	require.ErrorAs(t, err, &refused)
 	require.ErrorContains(t, err, "the module exports validate_settings, but not as a function without parameters")
-	require.ErrorContains(t, err, "its author must correct the signature")
-	assert.True(t, module.AtFault(err))
 }
 
 func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
@@ -279,16 +290,18 @@ func TestAModuleWithoutValidateSettingsAcceptsAnySettings(t *testing.T) {
 
 func TestValidateSettings(t *testing.T) {
 	tests := map[string]struct {
-		answer  string
-		want    string
-		refused bool
+		answer string
+		// settings is why the module refuses the settings.
+		settings string
+		// refused is why its answer is refused.
+		refused string
 	}{
-		"accepted":                 {`{"version":"v1alpha1","valid":true}`, "", false},
-		"refused":                  {`{"version":"v1alpha1","valid":false,"message":"registry is required"}`, "the operator must correct them: registry is required", true},
-		"refused without a reason": {`{"version":"v1alpha1","valid":false}`, "reports no reason", true},
-		"another version":          {`{"version":"v9","valid":true}`, `answers in contract "v9"`, false},
-		"an unknown member":        {`{"version":"v1alpha1","valid":true,"also":1}`, `unknown field "also"`, false},
-		"no JSON":                  {`yes`, "is not valid, its author must correct it", false},
+		"accepted":                 {answer: `{"version":"v1alpha1","valid":true}`},
+		"refused":                  {answer: `{"version":"v1alpha1","valid":false,"message":"registry is required"}`, settings: "registry is required"},
+		"refused without a reason": {answer: `{"version":"v1alpha1","valid":false}`, settings: "the module reports no reason, which its author should correct"},
+		"another version":          {answer: `{"version":"v9","valid":true}`, refused: `answers in contract "v9"`},
+		"an unknown member":        {answer: `{"version":"v1alpha1","valid":true,"also":1}`, refused: `unknown field "also"`},
+		"no JSON":                  {answer: `yes`, refused: "is not valid, its author must correct it"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -296,19 +309,29 @@ func TestValidateSettings(t *testing.T) {
 			require.NoError(t, err)
 			for _, settings := range []json.RawMessage{nil, json.RawMessage(`{"a":1}`)} {
 				err = m.ValidateSettings(t.Context(), settings)
-				if tc.want == "" {
+				switch {
+				case tc.settings != "":
+					assert.Equal(t, &module.SettingsError{Module: "guest", Message: tc.settings}, err)
+				case tc.refused != "":
+					var refused *module.Refusal
+					require.ErrorAs(t, err, &refused)
+					require.ErrorContains(t, err, tc.refused)
+				default:
 					require.NoError(t, err)
-					continue
 				}
-				require.ErrorContains(t, err, tc.want)
-				var refusal *module.SettingsError
-				assert.Equal(t, tc.refused, errors.As(err, &refusal))
-			}
-			if tc.want == "" {
-				require.ErrorContains(t, m.ValidateSettings(t.Context(), json.RawMessage(`{`)), "not JSON")
 			}
 		})
 	}
+	require.EqualError(t, &module.SettingsError{Module: "guest", Message: "registry is required"},
+		"policy module guest refuses its settings, the operator must correct them: registry is required")
+}
+
+func TestSettingsThatAreNotJSONAreTheOperatorsError(t *testing.T) {
+	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
+	require.NoError(t, err)
+	var refused *module.SettingsError
+	require.ErrorAs(t, m.ValidateSettings(t.Context(), json.RawMessage(`{`)), &refused)
+	assert.Contains(t, refused.Message, "not JSON")
 }
 
 // An example policy, built as its author builds it, with the SDK only.
