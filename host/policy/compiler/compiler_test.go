@@ -263,7 +263,7 @@ func TestAComponentNeverCompiles(t *testing.T) {
 		for kind, dir := range map[string]string{"with a cache": t.TempDir(), "without a cache": ""} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				_, err := load(t, raw, engine.Options{Compiler: compile, CacheDir: dir})
-				require.ErrorContains(t, err, "the module's compiled code is not in the cache: this is a bug of Longshore")
+				require.ErrorIs(t, err, engine.ErrNotCompiled)
 				assert.False(t, module.AtFault(err))
 			})
 		}

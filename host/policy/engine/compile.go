@@ -37,14 +37,14 @@ func invalid(err error) error {
 	return refusal{fmt.Errorf("the module is not valid; its author must rebuild it: %w", err)}
 }
 
-// errNotCompiled is the error of loading a module whose code is not in the cache.
-var errNotCompiled = errors.New("the module's compiled code is not in the cache: this is a bug of Longshore")
+// ErrNotCompiled is in the error of a module whose code a [Compiler] did not put into the cache.
+var ErrNotCompiled = errors.New("the module's compiled code is not in the cache: this is a bug of Longshore")
 
 // withoutCompiling returns a context and a number of workers with which wazero loads compiled
 // modules only: with several workers, it compiles no function after the context has ended.
 func withoutCompiling(ctx context.Context) (context.Context, int) {
 	const several = 2
 	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(errNotCompiled)
+	cancel(ErrNotCompiled)
 	return ctx, several
 }

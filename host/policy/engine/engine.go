@@ -212,8 +212,8 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 		ctx, workers = withoutCompiling(ctx)
 	}
 	m.guest, err = m.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, workers), wasm)
-	if errors.Is(err, errNotCompiled) {
-		return errNotCompiled
+	if errors.Is(err, ErrNotCompiled) {
+		return ErrNotCompiled
 	}
 	if err != nil {
 		return invalid(err)
@@ -265,7 +265,7 @@ func (m *Module) inspectMemory() error {
 	memory, ok := memories[MemoryExport]
 	if !ok {
 		if len(memories) > 0 {
-			return fmt.Errorf("the module has no export %q: it was not metered for this engine", MemoryExport)
+			return fmt.Errorf("the module has no export %q: %w", MemoryExport, ErrNotMetered)
 		}
 		return nil
 	}

@@ -44,6 +44,10 @@ var ErrCallTime = errors.New("the call took too long")
 // ErrClosed is returned by calls of a module that was closed.
 var ErrClosed = errors.New("the module is closed")
 
+// ErrNotMetered is in the error of a module that was compiled without the rewriting that the
+// engine needs.
+var ErrNotMetered = errors.New("it was not metered for this engine")
+
 // CallError is the failure of a call.
 type CallError struct {
 	// Module and Point (the export) that were called.

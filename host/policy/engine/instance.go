@@ -108,7 +108,7 @@ func (i *instance) findGlobals() error {
 	find := func(m api.Module, name string) api.MutableGlobal {
 		g, ok := m.ExportedGlobal(name).(api.MutableGlobal)
 		if !ok && missing == nil {
-			missing = fmt.Errorf("the module has no mutable global %q: it was not metered for this engine", name)
+			missing = fmt.Errorf("the module has no mutable global %q: %w", name, ErrNotMetered)
 		}
 		return g
 	}
