@@ -50,12 +50,12 @@ func (p *Planner) admit(ctx context.Context, plan *Plan, pod *corev1.Pod) (*core
 	case ctx.Err() != nil:
 		return nil, ctx.Err() //nolint:wrapcheck // Plan adds the pod.
 	case err != nil:
-		plan.block(Refused, Admission, "WebhookFailed", "The pod webhook refuses the pod: %s", err.Error())
+		plan.block(Refused, Admission, ReasonWebhookFailed, "The pod webhook refuses the pod: %s", err.Error())
 		return nil, nil
 	}
 	plan.Warnings = append(plan.Warnings, result.Warnings...)
 	if result.Denial != nil {
-		plan.block(Refused, Admission, "Denied", "The pod webhook refuses the pod: %s", result.Denial.Error())
+		plan.block(Refused, Admission, ReasonAdmissionDenied, "The pod webhook refuses the pod: %s", result.Denial.Error())
 		return nil, nil
 	}
 	text, err := podplacement.Annotation(result)

@@ -124,9 +124,9 @@ func Diagnose(o Observed) *Diagnosis {
 		}
 	}
 	if o.isOffloaded() && !o.Provider {
-		return newDiagnosis(Running, "NotReady", Operator, "The pod is not ready, and neither its status nor its events name a cause. Explain it with access to the provider, or see the log of its virtual kubelet.")
+		return newDiagnosis(Running, ReasonNotReady, Operator, "The pod is not ready, and neither its status nor its events name a cause. Explain it with access to the provider, or see the log of its virtual kubelet.")
 	}
-	return newDiagnosis(Running, "NotReady", Owner, "The pod is not ready, and neither cluster reports a cause. See its events, and the log of its virtual kubelet.")
+	return newDiagnosis(Running, ReasonNotReady, Owner, "The pod is not ready, and neither cluster reports a cause. See its events, and the log of its virtual kubelet.")
 }
 
 func newDiagnosis(stage Stage, reason, who, format string, arguments ...any) *Diagnosis {
@@ -158,9 +158,9 @@ func diagnoseDeletion(o Observed) *Diagnosis {
 		return node
 	}
 	if len(o.Pod.Finalizers) > 0 {
-		return newDiagnosis(Running, "Deleting", Owner, "The pod is to be deleted since %s. It has the finalizers %s, which their controllers must remove.", since, strings.Join(o.Pod.Finalizers, ", "))
+		return newDiagnosis(Running, ReasonDeleting, Owner, "The pod is to be deleted since %s. It has the finalizers %s, which their controllers must remove.", since, strings.Join(o.Pod.Finalizers, ", "))
 	}
-	return newDiagnosis(Running, "Deleting", Owner, "The pod is being deleted since %s.", since)
+	return newDiagnosis(Running, ReasonDeleting, Owner, "The pod is being deleted since %s.", since)
 }
 
 func diagnoseScheduling(o Observed) *Diagnosis {
@@ -177,11 +177,11 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 	case len(o.Pod.Spec.SchedulingGates) > 0:
 		return newDiagnosis(Scheduling, corev1.PodReasonSchedulingGated, Owner, "The pod has the scheduling gate %q. The controller that added it must remove it.", o.Pod.Spec.SchedulingGates[0].Name)
 	case o.Offloading == nil:
-		return newDiagnosis(Scheduling, "NamespaceNotOffloaded", Operator, "No node takes the pod, and namespace %q has no NamespaceOffloading: virtual nodes do not take it.%s", o.Pod.Namespace, says)
+		return newDiagnosis(Scheduling, ReasonNamespaceNotOffloaded, Operator, "No node takes the pod, and namespace %q has no NamespaceOffloading: virtual nodes do not take it.%s", o.Pod.Namespace, says)
 	case says == "":
-		return newDiagnosis(Scheduling, "NotScheduled", Operator, "The scheduler has not decided about the pod yet.")
+		return newDiagnosis(Scheduling, ReasonNotScheduled, Operator, "The scheduler has not decided about the pod yet.")
 	case o.Offloading.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategyType:
-		return newDiagnosis(Scheduling, "StrategyLocal", Operator, "No node takes the pod, and the NamespaceOffloading of namespace %q has the strategy Local: virtual nodes do not take it.%s", o.Pod.Namespace, says)
+		return newDiagnosis(Scheduling, ReasonStrategyLocal, Operator, "No node takes the pod, and the NamespaceOffloading of namespace %q has the strategy Local: virtual nodes do not take it.%s", o.Pod.Namespace, says)
 	}
 	if found := diagnoseMisfit(o, scheduled.Reason, says); found != nil {
 		return found
@@ -199,7 +199,7 @@ func diagnoseMisfit(o Observed, reason, says string) *Diagnosis {
 	facts.Offloadings = map[string]*offloadingv1beta1.NamespaceOffloading{o.Pod.Namespace: o.Offloading}
 	p, err := New(facts, nil)
 	if err != nil {
-		return newDiagnosis(Scheduling, "InvalidClusterSelector", Operator, "%s", err.Error())
+		return newDiagnosis(Scheduling, ReasonInvalidClusterSelector, Operator, "%s", err.Error())
 	}
 	requests := podresource.PodRequests(o.Pod, podresource.PodResourcesOptions{})
 	var misfits []*misfit
@@ -213,16 +213,16 @@ func diagnoseMisfit(o Observed, reason, says string) *Diagnosis {
 	text := describeMisfits(misfits)
 	switch {
 	case len(misfits) == 0:
-		return newDiagnosis(Scheduling, "NoVirtualNode", Operator, "No node takes the pod, and %s.%s", text, says)
+		return newDiagnosis(Scheduling, ReasonNoVirtualNode, Operator, "No node takes the pod, and %s.%s", text, says)
 	case misfits[0].rank == rankResources:
 		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room.%s", text, says)
 	case misfits[0].rank != rankNotAdmitted:
 		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s.%s", text, says)
 	case o.Pod.CreationTimestamp.Before(&o.Offloading.CreationTimestamp):
-		return newDiagnosis(Scheduling, "CreatedBeforeOffloading", Owner,
+		return newDiagnosis(Scheduling, ReasonCreatedBeforeOffloading, Owner,
 			"The pod was created before its namespace was offloaded, so it does not tolerate virtual nodes. Delete it, and create it again unless its controller does.%s", says)
 	default:
-		return newDiagnosis(Scheduling, "NotPlaced", Operator,
+		return newDiagnosis(Scheduling, ReasonNotPlaced, Operator,
 			"The pod does not tolerate virtual nodes, although its namespace is offloaded: the pod webhook did not add the toleration. See the webhook and its policies, then create the pod again.%s", says)
 	}
 }
@@ -236,13 +236,13 @@ func diagnoseNode(o Observed) *Diagnosis {
 		return nil
 	}
 	if down := o.outage(); down != nil {
-		return newDiagnosis(VirtualNode, "ProviderUnreachable", Operator, "The API server of cluster %q does not answer, so virtual node %q is not ready. %s", o.Peer.Spec.ClusterID, o.Node.Name, down.Message)
+		return newDiagnosis(VirtualNode, ReasonProviderUnreachable, Operator, "The API server of cluster %q does not answer, so virtual node %q is not ready. %s", o.Peer.Spec.ClusterID, o.Node.Name, down.Message)
 	}
 	hint := ""
 	if c.Status == corev1.ConditionUnknown {
 		hint = " Its virtual kubelet does not run, or does not reach one of the clusters."
 	}
-	return newDiagnosis(VirtualNode, cmp.Or(c.Reason, "NodeNotReady"), Operator, "Virtual node %q is not ready: %s%s", o.Node.Name, c.Message, hint)
+	return newDiagnosis(VirtualNode, cmp.Or(c.Reason, ReasonNodeNotReady), Operator, "Virtual node %q is not ready: %s%s", o.Node.Name, c.Message, hint)
 }
 
 // outage returns what the manager reports about a provider whose API server does not answer; nil if it
@@ -298,18 +298,18 @@ func diagnoseCreation(o Observed) *Diagnosis {
 	node := o.virtualNode()
 	switch {
 	case node.reflector(resourcePod).isDisabled:
-		return newDiagnosis(Forging, reasonPodsNotReflected, Operator, "The virtual kubelet runs no pods: %s.", node.describeDisabled(resourcePod))
+		return newDiagnosis(Forging, ReasonPodsNotReflected, Operator, "The virtual kubelet runs no pods: %s.", node.describeDisabled(resourcePod))
 	case !o.Provider:
 		return nil
 	case o.ShadowPod == nil:
 		if event := newestWarning(o.Events, o.isAboutPod); event != nil {
 			return diagnoseEvent(o, Forging, event)
 		}
-		return newDiagnosis(Forging, "NotSent", Operator, "The virtual kubelet has not sent the pod to the provider. See the events of the pod, and the log of the virtual kubelet.")
+		return newDiagnosis(Forging, ReasonNotSent, Operator, "The virtual kubelet has not sent the pod to the provider. See the events of the pod, and the log of the virtual kubelet.")
 	case o.ShadowPod.Status.Reason != "":
 		return newDiagnosis(Creating, o.ShadowPod.Status.Reason, ProviderOperator, "%s", o.ShadowPod.Status.Message)
 	case o.RemotePod == nil:
-		return newDiagnosis(Creating, "NotCreated", ProviderOperator, "The provider has not created the pod of ShadowPod %s/%s. See the log of its manager.", o.ShadowPod.Namespace, o.ShadowPod.Name)
+		return newDiagnosis(Creating, ReasonNotCreated, ProviderOperator, "The provider has not created the pod of ShadowPod %s/%s. See the log of its manager.", o.ShadowPod.Namespace, o.ShadowPod.Name)
 	default:
 		return nil
 	}

@@ -52,7 +52,7 @@ func (p *Planner) forge(ctx context.Context, plan *Plan, node *virtualNode, boun
 	plan.Warnings = append(plan.Warnings, forged.Warnings...)
 	switch {
 	case forged.Denial != nil && forged.Denial.Skip:
-		plan.block(Pending, Forging, "Skipped", "The pod is not sent to the provider: %s", forged.Denial.Error())
+		plan.block(Pending, Forging, ReasonSkipped, "The pod is not sent to the provider: %s", forged.Denial.Error())
 	case forged.Denial != nil:
 		plan.block(Pending, Forging, pod.ReasonDenied, "%s", forged.Denial.Error())
 	case forged.Violation != "":

@@ -14,13 +14,6 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-const (
-	// reasonUnschedulable is the reason of a pod that no virtual node takes.
-	reasonUnschedulable = "Unschedulable"
-	// reasonPodsNotReflected is the reason of a pod on a virtual node that runs no pods.
-	reasonPodsNotReflected = "PodsNotReflected"
-)
-
 // virtualNode is a VirtualNode with its Node.
 type virtualNode struct {
 	*offloadingv1beta1.VirtualNode
@@ -63,7 +56,7 @@ func namespaceMaps(list []offloadingv1beta1.NamespaceMap) map[string]*offloading
 // schedule evaluates the virtual nodes as kube-scheduler does, and the mapping of the namespace.
 func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading) {
 	if len(pod.Spec.SchedulingGates) > 0 {
-		plan.block(Pending, Scheduling, "SchedulingGated", "The pod has the scheduling gate %q. The controller that added it must remove it.", pod.Spec.SchedulingGates[0].Name)
+		plan.block(Pending, Scheduling, corev1.PodReasonSchedulingGated, "The pod has the scheduling gate %q. The controller that added it must remove it.", pod.Spec.SchedulingGates[0].Name)
 	}
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	replaced := p.facts.Replaced[Workload{plan.Kind, plan.Namespace, plan.Name}]
@@ -86,7 +79,11 @@ func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1
 	if offloading.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType {
 		where += ", so it stays in this cluster"
 	}
-	plan.block(Pending, Scheduling, reasonUnschedulable, "%s: %s.", where, describeMisfits(misfits))
+	reason := corev1.PodReasonUnschedulable
+	if len(misfits) == 0 {
+		reason = ReasonNoVirtualNode
+	}
+	plan.block(Pending, Scheduling, reason, "%s: %s.", where, describeMisfits(misfits))
 }
 
 // blockUnmapped records a reason if the namespace is not mapped at any node that fits.

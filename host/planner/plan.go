@@ -176,7 +176,7 @@ func (p *Plan) settle(strategy offloadingv1beta1.PodOffloadingStrategyType) {
 		return
 	}
 	noNode := p.Reason.Stage == Scheduling && len(p.Fitting()) == 0
-	if noNode && strategy == offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType && p.Reason.Reason == reasonUnschedulable {
+	if noNode && strategy == offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType && p.Reason.Reason != corev1.PodReasonSchedulingGated {
 		p.Result = Local
 	}
 }
@@ -186,12 +186,6 @@ func (p *Plan) sortFollows() {
 		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
-
-// The reasons of a pod that waits for an object.
-const (
-	reasonMissingObject      = "MissingObject"
-	reasonObjectNotReflected = "ObjectNotReflected"
-)
 
 // unmetNeed returns why the pod waits for the first object that it needs and that is missing or, for a
 // pod in a provider, stays in this cluster; nil if it has them all. who can correct it.
@@ -203,9 +197,9 @@ func (p *Plan) unmetNeed(isRemote bool) (reason *Reason, who string) {
 		}
 		who = cmp.Or(f.who, Owner)
 		if f.State == Missing {
-			return newReason(Running, reasonMissingObject, "%s %q is missing in namespace %q: %s. The owner of the pod must create it.", f.Kind, f.Name, p.Namespace, f.Why), who
+			return newReason(Running, ReasonMissingObject, "%s %q is missing in namespace %q: %s. The owner of the pod must create it.", f.Kind, f.Name, p.Namespace, f.Why), who
 		}
-		return newReason(Running, reasonObjectNotReflected, "%s %q does not follow the pod: %s. Without it, the remote pod does not start.", f.Kind, f.Name, f.Why), who
+		return newReason(Running, ReasonObjectNotReflected, "%s %q does not follow the pod: %s. Without it, the remote pod does not start.", f.Kind, f.Name, f.Why), who
 	}
 	return nil, ""
 }

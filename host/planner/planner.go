@@ -129,16 +129,16 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 	}
 	pod := template.Pod
 	if missing := missingFields(pod); len(missing) > 0 {
-		plan.block(Refused, Admission, "Invalid", "The API server refuses %s: %s", plan, missing.ToAggregate().Error())
+		plan.block(Refused, Admission, ReasonInvalid, "The API server refuses %s: %s", plan, missing.ToAggregate().Error())
 		return plan, nil
 	}
 	offloading := p.offloading(pod.Namespace)
 	switch {
 	case offloading == nil:
-		plan.local("NamespaceNotOffloaded", fmt.Sprintf("Namespace %q has no NamespaceOffloading, so its pods stay in this cluster.", pod.Namespace))
+		plan.local(ReasonNamespaceNotOffloaded, fmt.Sprintf("Namespace %q has no NamespaceOffloading, so its pods stay in this cluster.", pod.Namespace))
 		return plan, nil
 	case offloading.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategyType:
-		plan.local("StrategyLocal", fmt.Sprintf("The NamespaceOffloading of namespace %q has the strategy Local, so its pods stay in this cluster.", pod.Namespace))
+		plan.local(ReasonStrategyLocal, fmt.Sprintf("The NamespaceOffloading of namespace %q has the strategy Local, so its pods stay in this cluster.", pod.Namespace))
 		return plan, nil
 	}
 	admitted, err := p.admit(ctx, plan, pod)
@@ -167,7 +167,7 @@ func (p *Planner) send(ctx context.Context, plan *Plan, admitted *corev1.Pod, of
 		}
 		plan.node = node
 		if node.reflector(resourcePod).isDisabled {
-			plan.block(Pending, Forging, reasonPodsNotReflected, "The virtual kubelet of node %q runs no pods (%s=0). The operator must change its VirtualNode.", node.Name, virtualkubelet.WorkersFlag(resourcePod))
+			plan.block(Pending, Forging, ReasonPodsNotReflected, "The virtual kubelet of node %q runs no pods (%s=0). The operator must change its VirtualNode.", node.Name, virtualkubelet.WorkersFlag(resourcePod))
 		}
 		bound := *admitted
 		bound.Spec.NodeName = node.Name

@@ -37,11 +37,11 @@ func diagnoseNeeds(o Observed) *Diagnosis {
 		isAbsent := slices.ContainsFunc(o.Absent, func(r Reference) bool { return r.Kind == f.Kind && r.Name == f.Name })
 		switch {
 		case isAbsent && event != nil:
-			return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. %s", f.Kind, f.Name, describeEvent(event))
+			return newDiagnosis(Running, ReasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. %s", f.Kind, f.Name, describeEvent(event))
 		case isAbsent:
-			return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. See its events, and the log of the virtual kubelet.", f.Kind, f.Name)
+			return newDiagnosis(Running, ReasonObjectNotReflected, Operator, "%s %q is not in the provider, although it follows the pod. See its events, and the log of the virtual kubelet.", f.Kind, f.Name)
 		case event != nil && !o.Provider && o.isOffloaded():
-			return newDiagnosis(Running, reasonObjectNotReflected, Operator, "%s %q does not reach the provider. %s", f.Kind, f.Name, describeEvent(event))
+			return newDiagnosis(Running, ReasonObjectNotReflected, Operator, "%s %q does not reach the provider. %s", f.Kind, f.Name, describeEvent(event))
 		}
 	}
 	return nil
@@ -84,12 +84,12 @@ func diagnoseContainers(o Observed) *Diagnosis {
 				message := fmt.Sprintf("Container %q waits: %s", c.Name, cmp.Or(waiting.Message, waiting.Reason))
 				return newDiagnosis(Running, waiting.Reason, Owner, "%s%s%s", message, describeLastEnd(c), describePullSecrets(o, waiting.Reason))
 			case terminated != nil && terminated.ExitCode != 0:
-				return newDiagnosis(Running, cmp.Or(terminated.Reason, "Error"), Owner, "Container %q ended with exit code %d. %s", c.Name, terminated.ExitCode, terminated.Message)
+				return newDiagnosis(Running, cmp.Or(terminated.Reason, ReasonError), Owner, "Container %q ended with exit code %d. %s", c.Name, terminated.ExitCode, terminated.Message)
 			}
 		}
 	}
 	if p.Status.Phase == corev1.PodFailed {
-		return newDiagnosis(Running, cmp.Or(p.Status.Reason, "Failed"), Owner, "The pod has failed. %s", p.Status.Message)
+		return newDiagnosis(Running, cmp.Or(p.Status.Reason, ReasonFailed), Owner, "The pod has failed. %s", p.Status.Message)
 	}
 	return nil
 }
@@ -122,12 +122,12 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 	ready := condition(o.Pod, corev1.PodReady)
 	if ready != nil && ready.Reason == local.RemoteUnavailableReason {
 		if down := o.outage(); down != nil {
-			return newDiagnosis(VirtualNode, "ProviderUnreachable", Operator, "The API server of cluster %q does not answer, so the pod is not ready. %s", o.Peer.Spec.ClusterID, down.Message)
+			return newDiagnosis(VirtualNode, ReasonProviderUnreachable, Operator, "The API server of cluster %q does not answer, so the pod is not ready. %s", o.Peer.Spec.ClusterID, down.Message)
 		}
 		return newDiagnosis(VirtualNode, ready.Reason, Operator, "%s. The pod is ready again when its virtual node is.", ready.Message)
 	}
 	if o.RemotePod != nil && isRunning(o.RemotePod) {
-		return newDiagnosis(Running, "NotReported", Operator, "The remote pod is ready, and the virtual kubelet has not written that into the status of the pod. See its log.")
+		return newDiagnosis(Running, ReasonNotReported, Operator, "The remote pod is ready, and the virtual kubelet has not written that into the status of the pod. See its log.")
 	}
 	if o.Pod.Status.Phase != corev1.PodRunning || ready == nil {
 		return nil
@@ -140,7 +140,7 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 	if ready.Message == "" && ready.Reason == "" {
 		return nil
 	}
-	return newDiagnosis(Running, cmp.Or(ready.Reason, "NotReady"), o.kubeletOperator(), "The pod runs and is not ready: %s", cmp.Or(ready.Message, ready.Reason))
+	return newDiagnosis(Running, cmp.Or(ready.Reason, ReasonNotReady), o.kubeletOperator(), "The pod runs and is not ready: %s", cmp.Or(ready.Message, ready.Reason))
 }
 
 // diagnoseProbes reports the first container that runs and is not ready.
@@ -157,7 +157,7 @@ func diagnoseProbes(o Observed) *Diagnosis {
 		if event := newestWarning(o.Events, o.isAboutPod); event != nil {
 			message += " " + describeEvent(event)
 		}
-		return newDiagnosis(Running, "ContainersNotReady", Owner, "%s", message)
+		return newDiagnosis(Running, ReasonContainersNotReady, Owner, "%s", message)
 	}
 	return nil
 }
@@ -168,21 +168,18 @@ func diagnoseGates(o Observed) *Diagnosis {
 		gate := o.Pod.Spec.ReadinessGates[i].ConditionType
 		switch c := condition(o.Pod, gate); {
 		case c == nil:
-			return newDiagnosis(Running, reasonReadinessGate, Owner, "The containers are ready, and the readiness gate %q is not: its controller has not set the condition.", gate)
+			return newDiagnosis(Running, ReasonReadinessGate, Owner, "The containers are ready, and the readiness gate %q is not: its controller has not set the condition.", gate)
 		case c.Status != corev1.ConditionTrue:
-			return newDiagnosis(Running, reasonReadinessGate, Owner, "The containers are ready, and the readiness gate %q is not: its controller has set it to %s. %s", gate, c.Status, strings.TrimSpace(c.Reason+" "+c.Message))
+			return newDiagnosis(Running, ReasonReadinessGate, Owner, "The containers are ready, and the readiness gate %q is not: its controller has set it to %s. %s", gate, c.Status, strings.TrimSpace(c.Reason+" "+c.Message))
 		}
 	}
 	return nil
 }
 
-// reasonReadinessGate is the reason of a pod that waits for a condition.
-const reasonReadinessGate = "ReadinessGateNotReady"
-
 // diagnoseKubelet reports a remote pod that its kubelet has not started.
 func diagnoseKubelet(o Observed) *Diagnosis {
 	if p := o.RemotePod; p != nil && p.Spec.NodeName != "" && len(p.Status.ContainerStatuses) == 0 && len(p.Status.InitContainerStatuses) == 0 {
-		return newDiagnosis(Running, "NotStarted", ProviderOperator, "The remote pod is on node %q of the provider, whose kubelet has not reported any of its containers yet.", p.Spec.NodeName)
+		return newDiagnosis(Running, ReasonNotStarted, ProviderOperator, "The remote pod is on node %q of the provider, whose kubelet has not reported any of its containers yet.", p.Spec.NodeName)
 	}
 	return nil
 }

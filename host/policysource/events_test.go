@@ -27,14 +27,14 @@ func TestEventsOfAMissingConfigMap(t *testing.T) {
 			r.recorded()
 			require.NoError(t, r.client.Delete(t.Context(), configMap("")))
 			r.mustPass()
-			assert.Contains(t, r.ready(tc.policy), "ConfigMap longshore/module does not exist")
+			assert.Equal(t, "False ModuleNotFound", r.reason(tc.policy))
 			if !tc.wantEvent {
 				assert.Empty(t, r.recorded())
 				return
 			}
 			events := r.recorded()
 			require.Len(t, events, 1)
-			assert.Contains(t, events[0], "Warning ModuleNotFound ")
+			assert.Equal(t, "Warning ModuleNotFound "+r.message(tc.policy), events[0])
 		})
 	}
 }

@@ -13,6 +13,9 @@ import (
 
 // Verdict is the result of checking an OffloadingPolicy before it is stored.
 type Verdict struct {
+	// Reason is that of the [plan.Problem] that Denial or Warnings describe; empty if there is
+	// none.
+	Reason string
 	// Denial says why the policy cannot be bound and who must act; empty admits it.
 	Denial string
 	// Warnings say what is missing before the policy can be bound.
@@ -38,9 +41,9 @@ func (s *Source) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPol
 	case problem == nil:
 		return Verdict{}, nil
 	case problem.Reason == plan.ReasonModuleNotFound || problem.Reason == plan.ReasonModuleIncomplete:
-		return Verdict{Warnings: []string{fmt.Sprintf("this version of policy %q is not used yet: %s", policy.Name, problem)}}, nil
+		return Verdict{Reason: problem.Reason, Warnings: []string{fmt.Sprintf("this version of policy %q is not used yet: %s", policy.Name, problem)}}, nil
 	default:
-		return Verdict{Denial: problem.Error()}, nil
+		return Verdict{Reason: problem.Reason, Denial: problem.Error()}, nil
 	}
 }
 

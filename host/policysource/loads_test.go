@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -108,7 +109,8 @@ func TestALongLoadIsReported(t *testing.T) {
 	assert.Equal(t, "none", r.ready("mine"))
 	r.later(time.Second)
 	r.report()
-	assert.Contains(t, r.ready("mine"), "False Loading: 0/1 components decide by generation 1. Not current: webhook: The module is being loaded. ")
+	assert.Equal(t, "False Loading", r.reason("mine"))
+	assert.Equal(t, "0/1", r.get("mine").Status.Components)
 	assert.Empty(t, r.hostname())
 	close(let)
 	r.mustPass()
@@ -225,7 +227,8 @@ func TestVerdictsAreCached(t *testing.T) {
 		t.Helper()
 		verdict, err := r.source.Judge(t.Context(), policy, stored)
 		require.NoError(t, err)
-		return verdict.Denial
+		assert.Equal(t, verdict.Reason != "", verdict.Denial != "", verdict.Denial)
+		return verdict.Reason
 	}
 	set := func(settings string) *policyv1alpha1.OffloadingPolicy {
 		return policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) {
@@ -234,8 +237,8 @@ func TestVerdictsAreCached(t *testing.T) {
 	}
 	for range 3 {
 		assert.Empty(t, judge(set(`{}`), nil))
-		assert.Contains(t, judge(set(`{}`), configMap("broken")), "cut in half")
-		assert.Contains(t, judge(set(`{"bad":true}`), nil), "bad must be false")
+		assert.Equal(t, plan.ReasonModuleNotLoaded, judge(set(`{}`), configMap("broken")))
+		assert.Equal(t, plan.ReasonInvalidSettings, judge(set(`{"bad":true}`), nil))
 	}
 	assert.Equal(t, []string{"v1", "broken", "v1"}, r.loaded(), "once for each content: a retry compiles nothing")
 	assert.Equal(t, []string{"v1", "v1"}, r.closed)
@@ -243,17 +246,17 @@ func TestVerdictsAreCached(t *testing.T) {
 	// The other fields of the policy are checked each time.
 	selector := set(`{}`)
 	selector.Spec.FailurePolicy, selector.Spec.Match = policyv1alpha1.FailurePolicyIgnore, &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{Name: "c", Expression: "no."}}}
-	assert.Contains(t, judge(selector, nil), "does not compile")
+	assert.Equal(t, plan.ReasonInvalidSpec, judge(selector, nil), "the expression does not compile")
 	assert.Len(t, r.loaded(), 3)
 	require.NoError(t, r.client.Create(t.Context(), object("elder", fromConfigMap)))
 	r.mustPass()
-	assert.Contains(t, judge(set(`{}`), nil), `policies "elder" and "mine" both write`, "the bound policies are compared each time")
+	assert.Equal(t, plan.ReasonOrderNeeded, judge(set(`{}`), nil), "the bound policies are compared each time")
 	assert.Len(t, r.loaded(), 4, "the reconciler's")
 
 	// Another point, another name, other limits, other bytes: another verdict.
 	points := set(`{}`)
 	points.Spec.Points = []policyv1alpha1.ExtensionPoint{policyv1alpha1.MetadataFilterPoint}
-	assert.Contains(t, judge(points, nil), "does not answer MetadataFilter")
+	assert.Equal(t, plan.ReasonInvalidSpec, judge(points, nil), "the module does not answer this point")
 	limited := set(`{}`)
 	limited.Spec.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](5)}
 	judge(limited, nil)

@@ -1,7 +1,6 @@
 package policysource_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,8 +57,11 @@ func TestMatchConditions(t *testing.T) {
 				Point: contract.PodMutation, Object: pod, Match: chain.Attributes{Namespace: "a", VirtualNode: "milan"},
 			})
 			if tc.wantError != "" {
-				require.ErrorContains(t, err, tc.wantError)
-				require.ErrorContains(t, err, `"mine"`, "the policy is named")
+				var failure *chain.PolicyError
+				require.ErrorAs(t, err, &failure)
+				assert.Equal(t, "mine", failure.Binding)
+				assert.Equal(t, chain.Host, failure.Class)
+				require.ErrorContains(t, failure.Err, tc.wantError)
 				return
 			}
 			require.NoError(t, err)
@@ -76,9 +78,10 @@ func TestANamespaceThatCannotBeReadIsNoMatch(t *testing.T) {
 	r := newRig(t, configMap("v1"), object("mine", conditions("namespaceObject.metadata.labels.size() > 0")))
 	r.mustPass()
 	require.Equal(t, "True Bound", r.reason("mine"))
-	r.fail = func(string, any) error { return errors.New("no connection") }
+	r.fail = func(string, any) error { return errNoConnection }
 	_, err := r.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.PodMutation, Match: chain.Attributes{Namespace: "a"}})
-	require.ErrorContains(t, err, `reading the labels of namespace "a": no connection`)
+	require.ErrorIs(t, err, chain.Host)
+	require.ErrorIs(t, err, errNoConnection)
 
 	ignoring := newRig(t, configMap("v1"), object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
 		conditions("object.spec.nodeName == 'n'")(s)
@@ -87,5 +90,6 @@ func TestANamespaceThatCannotBeReadIsNoMatch(t *testing.T) {
 	ignoring.mustPass()
 	result := ignoring.evaluate(contract.PodMutation, chain.Attributes{})
 	require.Len(t, result.Warnings, 1)
-	assert.Contains(t, result.Warnings[0], "no such key")
+	require.Len(t, result.Decisions, 2)
+	assert.Contains(t, result.Decisions[1].Ignored, "no such key")
 }

@@ -142,6 +142,9 @@ type rig struct {
 	fail func(verb string, o any) error
 }
 
+// errNoConnection is the error of a request that fails.
+var errNoConnection = errors.New("no connection")
+
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
@@ -319,6 +322,13 @@ func (r *rig) ready(name string) string {
 		return "none"
 	}
 	return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
+}
+
+// message returns the message of the condition Ready.
+func (r *rig) message(name string) string {
+	r.t.Helper()
+	_, message, _ := strings.Cut(r.ready(name), ": ")
+	return message
 }
 
 // reason returns the status and the reason of the condition Ready.

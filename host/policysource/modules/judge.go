@@ -35,6 +35,9 @@ type verdict struct {
 	problem *plan.Problem
 }
 
+// ErrStopped is in the error of [Modules.Judge] after Stop.
+var ErrStopped = errors.New("the component is ending")
+
 // Judge checks the module and the settings of a policy without any lasting effect. It returns a
 // description of the module; nil if it cannot be loaded. The ConfigMap stored, if it is not
 // nil, takes the place of the one in the cluster. Judge loads one module at a time, to bound
@@ -82,7 +85,7 @@ func (m *Modules) await(ctx context.Context, policy *policyv1alpha1.OffloadingPo
 		answers <- answer{known, err}
 	}) {
 		<-m.judging
-		return verdict{}, errors.New("the component is ending")
+		return verdict{}, ErrStopped
 	}
 	select {
 	case answered := <-answers:

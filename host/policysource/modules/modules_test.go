@@ -233,7 +233,7 @@ func TestNoModuleIsJudgedAfterStop(t *testing.T) {
 	r, policies := newRig(t, 1)
 	r.Stop()
 	_, _, err := r.Judge(t.Context(), policies[0], nil)
-	require.ErrorContains(t, err, "the component is ending")
+	require.ErrorIs(t, err, modules.ErrStopped)
 	assert.Zero(t, r.started.Load())
 }
 
