@@ -38,36 +38,36 @@ func warning(kind, name, reason, message string, minutes int) corev1.Event {
 
 func TestAPodWaitsForAnObject(t *testing.T) {
 	checkDiagnoses(t, map[string]diagnosed{
-		"a Secret is missing": {func(o *planner.Observed) { creating(o); usesSecret(o.Pod, "none") }, planner.Running, planner.Owner, `Secret "none" is missing in namespace "shop"`},
+		"a Secret is missing": {func(o *planner.Observed) { creating(o); usesSecret(o.Pod, "none") }, planner.Running, planner.ReasonMissingObject, planner.Owner, `Secret "none" is missing in namespace "shop"`},
 		"the same, and the kubelet names it": {func(o *planner.Observed) {
 			creating(o)
 			usesConfigMap(o.Pod, "none")
 			o.Pod.Status.ContainerStatuses = waiting("CreateContainerConfigError", `configmap "none" not found`)
-		}, planner.Running, planner.Owner, `ConfigMap "none" is missing in namespace "shop"`},
+		}, planner.Running, planner.ReasonMissingObject, planner.Owner, `ConfigMap "none" is missing in namespace "shop"`},
 		"no container has a status": {func(o *planner.Observed) {
 			creating(o)
 			usesSecret(o.Pod, "none")
 			o.Pod.Status.ContainerStatuses = nil
-		}, planner.Running, planner.Owner, `Secret "none" is missing`},
-		"a ConfigMap is annotated": {func(o *planner.Observed) { creating(o); usesConfigMap(o.Pod, "private") }, planner.Running, planner.Owner, "annotation liqo.io/skip-reflection"},
+		}, planner.Running, planner.ReasonMissingObject, planner.Owner, `Secret "none" is missing`},
+		"a ConfigMap is annotated": {func(o *planner.Observed) { creating(o); usesConfigMap(o.Pod, "private") }, planner.Running, planner.ReasonObjectNotReflected, planner.Owner, "annotation liqo.io/skip-reflection"},
 		"Secrets are not reflected": {func(o *planner.Observed) {
 			creating(o)
 			usesSecret(o.Pod, "password")
 			o.Facts.Inventory.Add("Secret", metav1.ObjectMeta{Namespace: "shop", Name: "password"})
 			withArguments(&o.Facts, "--secret-reflection-workers=0")
-		}, planner.Running, planner.Operator, `reflects no secret (--secret-reflection-workers=0)`},
+		}, planner.Running, planner.ReasonObjectNotReflected, planner.Operator, `reflects no secret (--secret-reflection-workers=0)`},
 		"a policy of the node": {func(o *planner.Observed) {
 			creating(o)
 			usesConfigMap(o.Pod, "settings")
 			withArguments(&o.Facts, "--configmap-reflection-type=AllowList")
-		}, planner.Running, planner.Owner, "needs the annotation liqo.io/allow-reflection"},
-		"the volume of a claim is here": {func(o *planner.Observed) { creating(o); claim("here")(o.Pod) }, planner.Running, planner.Owner, "its volume is in this cluster"},
+		}, planner.Running, planner.ReasonObjectNotReflected, planner.Owner, "needs the annotation liqo.io/allow-reflection"},
+		"the volume of a claim is here": {func(o *planner.Observed) { creating(o); claim("here")(o.Pod) }, planner.Running, planner.ReasonObjectNotReflected, planner.Owner, "its volume is in this cluster"},
 		"a Secret that may not be read": {func(o *planner.Observed) {
 			creating(o)
 			usesSecret(o.Pod, "x")
 			o.Facts.Inventory.AddUnreadable("Secret", "shop", "x")
-		}, planner.Running, planner.Operator, "neither its status nor its events name a cause"},
-		"a pod on a node of this cluster": {func(o *planner.Observed) { creating(o); o.Node.Labels = nil; usesConfigMap(o.Pod, "private") }, planner.Running, planner.Owner, "neither cluster reports a cause"},
+		}, planner.Running, planner.ReasonNotReady, planner.Operator, "neither its status nor its events name a cause"},
+		"a pod on a node of this cluster": {func(o *planner.Observed) { creating(o); o.Node.Labels = nil; usesConfigMap(o.Pod, "private") }, planner.Running, planner.ReasonNotReady, planner.Owner, "neither cluster reports a cause"},
 		"a ConfigMap is not in the provider": {func(o *planner.Observed) {
 			sent(o)
 			o.Facts = shop()
@@ -75,28 +75,28 @@ func TestAPodWaitsForAnObject(t *testing.T) {
 			o.ShadowPod.Spec.Pod = o.Pod.Spec
 			o.Absent = []planner.Reference{{Kind: "ConfigMap", Name: "settings"}}
 			o.Events = []corev1.Event{warning("ConfigMap", "settings", "FailedReflection", "quota of ConfigMaps", 1)}
-		}, planner.Running, planner.Operator, `ConfigMap "settings" is not in the provider, although it follows the pod. Warning FailedReflection (7 times, last at 2026-01-01 12:01:00): quota of ConfigMaps`},
+		}, planner.Running, planner.ReasonObjectNotReflected, planner.Operator, `ConfigMap "settings" is not in the provider, although it follows the pod. Warning FailedReflection (7 times, last at 2026-01-01 12:01:00): quota of ConfigMaps`},
 		"a ConfigMap cannot be reflected, seen from here": {func(o *planner.Observed) {
 			creating(o)
 			usesConfigMap(o.Pod, "settings")
 			o.Pod.Status.ContainerStatuses = waiting("CreateContainerConfigError", `configmap "settings" not found`)
 			o.Events = []corev1.Event{warning("ConfigMap", "settings", "FailedReflection", "exceeded quota", 1)}
-		}, planner.Running, planner.Operator, `ConfigMap "settings" does not reach the provider. Warning FailedReflection (7 times, last at 2026-01-01 12:01:00): exceeded quota`},
+		}, planner.Running, planner.ReasonObjectNotReflected, planner.Operator, `ConfigMap "settings" does not reach the provider. Warning FailedReflection (7 times, last at 2026-01-01 12:01:00): exceeded quota`},
 		"the kubelet of the provider is silent": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Spec.NodeName = "worker-1"
-		}, planner.Running, planner.ProviderOperator, `The remote pod is on node "worker-1" of the provider`},
+		}, planner.Running, planner.ReasonNotStarted, planner.ProviderOperator, `The remote pod is on node "worker-1" of the provider`},
 		"it runs, and the object is gone since": {func(o *planner.Observed) {
 			creating(o)
 			usesSecret(o.Pod, "none")
 			o.Pod.Status.ContainerStatuses = waiting("CrashLoopBackOff", "back-off")
-		}, planner.Running, planner.Owner, `Container "web" waits: back-off`},
+		}, planner.Running, "CrashLoopBackOff", planner.Owner, `Container "web" waits: back-off`},
 		"the Secret for its image is missing": {func(o *planner.Observed) {
 			creating(o)
 			o.Pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 			o.Pod.Status.ContainerStatuses = waiting("ImagePullBackOff", "unauthorized")
-		}, planner.Running, planner.Owner, `Container "web" waits: unauthorized. Its imagePullSecret "registry" is not used: it does not exist.`},
-		"the virtual kubelet runs no pods": {func(o *planner.Observed) { creating(o); withArguments(&o.Facts, "--pod-reflection-workers=0") }, planner.Forging, planner.Operator, "runs no pods"},
+		}, planner.Running, "ImagePullBackOff", planner.Owner, `Container "web" waits: unauthorized. Its imagePullSecret "registry" is not used: it does not exist.`},
+		"the virtual kubelet runs no pods": {func(o *planner.Observed) { creating(o); withArguments(&o.Facts, "--pod-reflection-workers=0") }, planner.Forging, planner.ReasonPodsNotReflected, planner.Operator, "runs no pods"},
 	})
 }
 
@@ -120,33 +120,33 @@ func TestWhyAPodThatRunsIsNotReady(t *testing.T) {
 		o.Pod.Status.ContainerStatuses[0].Ready = false
 	}
 	checkDiagnoses(t, map[string]diagnosed{
-		"a gate without a condition": {gate, planner.Running, planner.Owner, `the readiness gate "example.com/lb" is not: its controller has not set the condition`},
+		"a gate without a condition": {gate, planner.Running, planner.ReasonReadinessGate, planner.Owner, `the readiness gate "example.com/lb" is not: its controller has not set the condition`},
 		"a gate that is false": {func(o *planner.Observed) {
 			gate(o)
 			o.Pod.Status.Conditions = append(o.Pod.Status.Conditions, conditions("example.com/lb", corev1.ConditionFalse, "NoTarget", "no target")...)
-		}, planner.Running, planner.Owner, "its controller has set it to False. NoTarget no target"},
-		"a probe": {unready, planner.Running, planner.Owner, `Container "web" runs and is not ready: its readiness probe`},
+		}, planner.Running, planner.ReasonReadinessGate, planner.Owner, "its controller has set it to False. NoTarget no target"},
+		"a probe": {unready, planner.Running, planner.ReasonContainersNotReady, planner.Owner, `Container "web" runs and is not ready: its readiness probe`},
 		"a probe, with its answer": {func(o *planner.Observed) {
 			unready(o)
 			o.Events = []corev1.Event{warning("Pod", "web", "Unhealthy", "HTTP probe failed with statuscode: 503", 2), warning("Pod", "web", "FailedMount", "old", 1)}
-		}, planner.Running, planner.Owner, "HTTP probe failed with statuscode: 503"},
+		}, planner.Running, planner.ReasonContainersNotReady, planner.Owner, "HTTP probe failed with statuscode: 503"},
 		"a startup probe": {func(o *planner.Observed) {
 			unready(o)
 			o.Pod.Status.ContainerStatuses[0].Started = new(bool)
-		}, planner.Running, planner.Owner, "its startup probe"},
-		"the provider is not reachable": {notReady("RemoteUnavailable", "The cluster that runs the pod is not reachable"), planner.VirtualNode, planner.Operator, "is not reachable"},
+		}, planner.Running, planner.ReasonContainersNotReady, planner.Owner, "its startup probe"},
+		"the provider is not reachable": {notReady("RemoteUnavailable", "The cluster that runs the pod is not reachable"), planner.VirtualNode, "RemoteUnavailable", planner.Operator, "is not reachable"},
 		"the status is not written": {func(o *planner.Observed) {
 			notReady("", "")(o)
 			o.RemotePod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: conditions(corev1.PodReady, corev1.ConditionTrue, "", "")}
-		}, planner.Running, planner.Operator, "The remote pod is ready"},
-		"another reason": {notReady("RemotePodReplaced", ""), planner.Running, planner.ProviderOperator, "RemotePodReplaced"},
+		}, planner.Running, planner.ReasonNotReported, planner.Operator, "The remote pod is ready"},
+		"another reason": {notReady("RemotePodReplaced", ""), planner.Running, "RemotePodReplaced", planner.ProviderOperator, "RemotePodReplaced"},
 		"a container that crashes": {func(o *planner.Observed) {
 			unready(o)
 			o.RemotePod = nil
 			o.Provider = false
 			o.Pod.Status.ContainerStatuses = waiting("CrashLoopBackOff", "back-off 5m0s")
 			o.Pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
-		}, planner.Running, planner.Owner, "back-off 5m0s. It ended with exit code 137 (OOMKilled) before."},
+		}, planner.Running, "CrashLoopBackOff", planner.Owner, "back-off 5m0s. It ended with exit code 137 (OOMKilled) before."},
 	})
 }
 
@@ -155,31 +155,31 @@ func TestTheNewestWarningIsTheLastResort(t *testing.T) {
 		"a mount fails": {func(o *planner.Observed) {
 			creating(o)
 			o.Events = []corev1.Event{warning("Pod", "web", "FailedMount", "older", 1), warning("Pod", "web", "FailedMount", "attach timed out", 3), warning("ConfigMap", "web", "FailedReflection", "other", 4)}
-		}, planner.Running, planner.ProviderOperator, "Warning FailedMount (7 times, last at 2026-01-01 12:03:00): attach timed out"},
+		}, planner.Running, "FailedMount", planner.ProviderOperator, "Warning FailedMount (7 times, last at 2026-01-01 12:03:00): attach timed out"},
 		"of an earlier pod": {func(o *planner.Observed) {
 			creating(o)
 			o.Pod.UID = "2"
 			o.Events = []corev1.Event{warning("Pod", "web", "FailedMount", "older", 1)}
-		}, planner.Running, planner.Operator, "neither its status nor its events name a cause"},
+		}, planner.Running, planner.ReasonNotReady, planner.Operator, "neither its status nor its events name a cause"},
 		"a step": {func(o *planner.Observed) {
 			creating(o)
 			o.Events = []corev1.Event{warning("Pod", "web", "Pulling", "image", 1)}
 			o.Events[0].Type = corev1.EventTypeNormal
-		}, planner.Running, planner.Operator, "neither its status nor its events name a cause"},
+		}, planner.Running, planner.ReasonNotReady, planner.Operator, "neither its status nor its events name a cause"},
 		"the pod was not sent": {func(o *planner.Observed) {
 			sent(o)
 			o.ShadowPod, o.RemotePod = nil, nil
 			o.Events = []corev1.Event{warning("Pod", "web", "FailedReflection", "the operator of that cluster must let it", 1)}
-		}, planner.Forging, planner.Operator, "the operator of that cluster must let it"},
+		}, planner.Forging, "FailedReflection", planner.Operator, "the operator of that cluster must let it"},
 		"the node is down, and the pod is deleted": {func(o *planner.Observed) {
 			sent(o)
 			o.Pod.DeletionTimestamp = &metav1.Time{}
 			o.Node.Status.Conditions[0].Status = corev1.ConditionFalse
-		}, planner.VirtualNode, planner.Operator, "it stays until its node is ready or gone"},
+		}, planner.VirtualNode, planner.ReasonNodeNotReady, planner.Operator, "it stays until its node is ready or gone"},
 		"a finalizer": {func(o *planner.Observed) {
 			sent(o)
 			o.Pod.DeletionTimestamp, o.Pod.Finalizers = &metav1.Time{}, []string{"example.com/lb"}
-		}, planner.Running, planner.Owner, "example.com/lb"},
+		}, planner.Running, planner.ReasonDeleting, planner.Owner, "example.com/lb"},
 	})
 }
 
@@ -195,34 +195,34 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 	}
 	old, recent := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	checkDiagnoses(t, map[string]diagnosed{
-		"the virtual nodes have no cpu left": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod) }), planner.Scheduling, planner.Operator,
+		"the virtual nodes have no cpu left": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Operator,
 			"No virtual node takes the pod: milan: insufficient cpu: 5 requested, 4 left; turin: insufficient cpu: 5 requested, 4 left. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room. The scheduler says: 0/3 nodes are available"},
 		"the closest node comes first": {pending(func(o *planner.Observed) {
 			requests("cpu", "5")(o.Pod)
 			o.Facts.VirtualNodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-		}), planner.Scheduling, planner.Operator, "turin: insufficient cpu: 5 requested, 4 left; milan: taint gpu:NoSchedule is not tolerated"},
-		"a node selector": {pending(func(o *planner.Observed) { o.Pod.Spec.NodeSelector = map[string]string{"disk": "ssd"} }), planner.Scheduling, planner.Owner, "its labels do not match the pod's"},
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "turin: insufficient cpu: 5 requested, 4 left; milan: taint gpu:NoSchedule is not tolerated"},
+		"a node selector": {pending(func(o *planner.Observed) { o.Pod.Spec.NodeSelector = map[string]string{"disk": "ssd"} }), planner.Scheduling, "Unschedulable", planner.Owner, "its labels do not match the pod's"},
 		"it is older than the offloading": {pending(func(o *planner.Observed) {
 			o.Pod.Spec.Tolerations = nil
 			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = old, recent
-		}), planner.Scheduling, planner.Owner, "was created before its namespace was offloaded"},
-		"the webhook did not see it": {pending(func(o *planner.Observed) { o.Pod.Spec.Tolerations = nil }), planner.Scheduling, planner.Operator, "the pod webhook did not add the toleration"},
-		"there is no virtual node":   {pending(func(o *planner.Observed) { o.Facts.VirtualNodes = []offloadingv1beta1.VirtualNode{} }), planner.Scheduling, planner.Operator, "there is no virtual node. The operator must peer"},
+		}), planner.Scheduling, planner.ReasonCreatedBeforeOffloading, planner.Owner, "was created before its namespace was offloaded"},
+		"the webhook did not see it": {pending(func(o *planner.Observed) { o.Pod.Spec.Tolerations = nil }), planner.Scheduling, planner.ReasonNotPlaced, planner.Operator, "the pod webhook did not add the toleration"},
+		"there is no virtual node":   {pending(func(o *planner.Observed) { o.Facts.VirtualNodes = []offloadingv1beta1.VirtualNode{} }), planner.Scheduling, planner.ReasonNoVirtualNode, planner.Operator, "there is no virtual node. The operator must peer"},
 		"the virtual nodes are down": {pending(func(o *planner.Observed) {
 			o.Facts.VirtualNodes = o.Facts.VirtualNodes[:1]
 			o.Facts.Nodes = map[string]*corev1.Node{"turin": {
 				ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}},
 				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status."}}},
 			}}
-		}), planner.Scheduling, planner.Operator, "turin: the node is not ready: Kubelet stopped posting node status."},
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "turin: the node is not ready: Kubelet stopped posting node status."},
 		"the selector excludes them": {pending(func(o *planner.Observed) {
 			o.Pod.Spec.NodeSelector = map[string]string{"region": "eu"}
 			o.Offloading.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"eu"}}}}}
-		}), planner.Scheduling, planner.Operator, "do not match the clusterSelector"},
-		"the strategy is Local":        {pending(func(o *planner.Observed) { o.Offloading.Spec.PodOffloadingStrategy = "Local" }), planner.Scheduling, planner.Operator, "strategy Local"},
-		"affinity to other pods":       {pending(func(*planner.Observed) {}), planner.Scheduling, planner.Owner, "0/3 nodes are available"},
-		"the nodes may not be read":    {pending(func(o *planner.Observed) { o.Facts = planner.Facts{}; requests("cpu", "5")(o.Pod) }), planner.Scheduling, planner.Owner, "0/3 nodes are available"},
-		"many nodes, of which 3 named": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod); addNodes(&o.Facts, "a", "b", "c", "d") }), planner.Scheduling, planner.Operator, "; and 3 more virtual nodes"},
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "do not match the clusterSelector"},
+		"the strategy is Local":        {pending(func(o *planner.Observed) { o.Offloading.Spec.PodOffloadingStrategy = "Local" }), planner.Scheduling, planner.ReasonStrategyLocal, planner.Operator, "strategy Local"},
+		"affinity to other pods":       {pending(func(*planner.Observed) {}), planner.Scheduling, "Unschedulable", planner.Owner, "0/3 nodes are available"},
+		"the nodes may not be read":    {pending(func(o *planner.Observed) { o.Facts = planner.Facts{}; requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Owner, "0/3 nodes are available"},
+		"many nodes, of which 3 named": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod); addNodes(&o.Facts, "a", "b", "c", "d") }), planner.Scheduling, "Unschedulable", planner.Operator, "; and 3 more virtual nodes"},
 	})
 }
 

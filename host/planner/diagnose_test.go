@@ -17,6 +17,7 @@ import (
 type diagnosed struct {
 	observe func(*planner.Observed)
 	stage   planner.Stage
+	reason  string
 	who     string
 	message string
 }
@@ -50,9 +51,9 @@ func checkDiagnoses(t *testing.T, rows map[string]diagnosed) {
 			}
 			require.NotNil(t, found)
 			assert.Equal(t, tc.stage, found.Stage)
+			assert.Equal(t, tc.reason, found.Reason.Reason)
 			assert.Equal(t, tc.who, found.Who)
 			assert.Contains(t, found.Message, tc.message)
-			assert.NotEmpty(t, found.Reason.Reason)
 		})
 	}
 }
@@ -64,28 +65,28 @@ func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
 			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
 		}},
 		"it has ended":           {observe: func(o *planner.Observed) { o.Pod.Status.Phase = corev1.PodSucceeded }},
-		"it is being deleted":    {func(o *planner.Observed) { sent(o); o.Pod.DeletionTimestamp = &metav1.Time{} }, planner.Running, planner.Owner, "is being deleted"},
-		"a scheduling gate":      {func(o *planner.Observed) { o.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, planner.Scheduling, planner.Owner, `gate "quota"`},
-		"no node, not offloaded": {func(o *planner.Observed) { o.Offloading = nil }, planner.Scheduling, planner.Operator, "has no NamespaceOffloading"},
+		"it is being deleted":    {func(o *planner.Observed) { sent(o); o.Pod.DeletionTimestamp = &metav1.Time{} }, planner.Running, planner.ReasonDeleting, planner.Owner, "is being deleted"},
+		"a scheduling gate":      {func(o *planner.Observed) { o.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, planner.Scheduling, "SchedulingGated", planner.Owner, `gate "quota"`},
+		"no node, not offloaded": {func(o *planner.Observed) { o.Offloading = nil }, planner.Scheduling, planner.ReasonNamespaceNotOffloaded, planner.Operator, "has no NamespaceOffloading"},
 		"no node takes it": {func(o *planner.Observed) {
 			o.Pod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available")
-		}, planner.Scheduling, planner.Owner, "0/1 nodes are available"},
-		"the scheduler has not looked": {func(*planner.Observed) {}, planner.Scheduling, planner.Operator, "has not decided"},
+		}, planner.Scheduling, "Unschedulable", planner.Owner, "0/1 nodes are available"},
+		"the scheduler has not looked": {func(*planner.Observed) {}, planner.Scheduling, planner.ReasonNotScheduled, planner.Operator, "has not decided"},
 		"the virtual node is down": {func(o *planner.Observed) {
 			sent(o)
 			o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."}}
-		}, planner.VirtualNode, planner.Operator, "stopped posting"},
+		}, planner.VirtualNode, "NodeStatusUnknown", planner.Operator, "stopped posting"},
 		"the provider does not answer": {func(o *planner.Observed) {
 			sent(o)
 			o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status."}}
 			o.Peer = &liqocorev1beta1.ForeignCluster{Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 			o.Peer.Status.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.APIServerStatusCondition, Status: liqocorev1beta1.ConditionStatusError, Message: "i/o timeout"}}
-		}, planner.VirtualNode, planner.Operator, `The API server of cluster "milan" does not answer, so virtual node "milan" is not ready. i/o timeout`},
-		"the namespace is not mapped": {func(o *planner.Observed) { sent(o); o.Mapping = nil }, planner.Mapping, planner.Operator, `Namespace "shop" is not offloaded`},
+		}, planner.VirtualNode, planner.ReasonProviderUnreachable, planner.Operator, `The API server of cluster "milan" does not answer, so virtual node "milan" is not ready. i/o timeout`},
+		"the namespace is not mapped": {func(o *planner.Observed) { sent(o); o.Mapping = nil }, planner.Mapping, "OffloadingBackOff", planner.Operator, `Namespace "shop" is not offloaded`},
 		"the provider creates none": {func(o *planner.Observed) {
 			sent(o)
 			o.Mapping.Phase, o.Mapping.Message = offloadingv1beta1.MappingCreationLoopBackOff, "it is taken"
-		}, planner.Mapping, planner.ProviderOperator, "it is taken"},
+		}, planner.Mapping, "CreationLoopBackOff", planner.ProviderOperator, "it is taken"},
 	})
 }
 
@@ -94,49 +95,49 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 		"a policy denies it": {func(o *planner.Observed) {
 			sent(o)
 			o.Pod.Status.Reason, o.Pod.Status.Message = "OffloadingDenied", "NotToday"
-		}, planner.Forging, planner.Owner, "NotToday"},
-		"a policy fails": {func(o *planner.Observed) { sent(o); o.Pod.Status.Reason, o.Pod.Status.Message = "PolicyFailed", "Trap" }, planner.Forging, "the author of the policy", "Trap"},
+		}, planner.Forging, "OffloadingDenied", planner.Owner, "NotToday"},
+		"a policy fails": {func(o *planner.Observed) { sent(o); o.Pod.Status.Reason, o.Pod.Status.Message = "PolicyFailed", "Trap" }, planner.Forging, "PolicyFailed", "the author of the policy", "Trap"},
 		"the provider refuses it": {func(o *planner.Observed) {
 			sent(o)
 			o.Pod.Status.Reason, o.Pod.Status.Message = "RemotePodRefused", "quota"
-		}, planner.Creating, planner.ProviderOperator, "quota"},
+		}, planner.Creating, "RemotePodRefused", planner.ProviderOperator, "quota"},
 		"it is of a DaemonSet whose namespace is not offloaded": {func(o *planner.Observed) {
 			sent(o)
 			o.Mapping, o.ShadowPod, o.RemotePod = nil, nil, nil
 			o.Pod.Status.Reason, o.Pod.Status.Message = "DaemonSetNotOffloaded", "Add an affinity."
-		}, planner.Mapping, planner.Operator, "Add an affinity."},
-		"it was not sent": {func(o *planner.Observed) { sent(o); o.ShadowPod, o.RemotePod = nil, nil }, planner.Forging, planner.Operator, "has not sent"},
+		}, planner.Mapping, "DaemonSetNotOffloaded", planner.Operator, "Add an affinity."},
+		"it was not sent": {func(o *planner.Observed) { sent(o); o.ShadowPod, o.RemotePod = nil, nil }, planner.Forging, planner.ReasonNotSent, planner.Operator, "has not sent"},
 		"the provider cannot create it": {func(o *planner.Observed) {
 			sent(o)
 			o.ShadowPod.Status.Reason, o.ShadowPod.Status.Message = "FailedCreatePod", "forbidden"
-		}, planner.Creating, planner.ProviderOperator, "forbidden"},
-		"the provider has not created": {func(o *planner.Observed) { sent(o); o.RemotePod = nil }, planner.Creating, planner.ProviderOperator, "has not created the pod"},
+		}, planner.Creating, "FailedCreatePod", planner.ProviderOperator, "forbidden"},
+		"the provider has not created": {func(o *planner.Observed) { sent(o); o.RemotePod = nil }, planner.Creating, planner.ReasonNotCreated, planner.ProviderOperator, "has not created the pod"},
 		"the provider has no node, seen from here": {func(o *planner.Observed) {
 			sent(o)
 			o.Provider, o.ShadowPod, o.RemotePod = false, nil, nil
 			o.Pod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
-		}, planner.ProviderScheduling, planner.ProviderOperator, "No node of the provider takes the pod: Insufficient memory"},
+		}, planner.ProviderScheduling, "Unschedulable", planner.ProviderOperator, "No node of the provider takes the pod: Insufficient memory"},
 		"the provider has no node": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
-		}, planner.ProviderScheduling, planner.ProviderOperator, "Insufficient memory"},
+		}, planner.ProviderScheduling, "Unschedulable", planner.ProviderOperator, "Insufficient memory"},
 		"an image is not pulled": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.ContainerStatuses = waiting("ImagePullBackOff", "not found")
-		}, planner.Running, planner.Owner, `Container "web" waits: not found`},
+		}, planner.Running, "ImagePullBackOff", planner.Owner, `Container "web" waits: not found`},
 		"the same, seen from here": {func(o *planner.Observed) {
 			sent(o)
 			o.Provider, o.ShadowPod, o.RemotePod = false, nil, nil
 			o.Pod.Status.ContainerStatuses = waiting("CreateContainerConfigError", `configmap "none" not found`)
-		}, planner.Running, planner.Owner, `configmap "none" not found`},
-		"nothing reports a cause": {sent, planner.Running, planner.Owner, "neither cluster reports a cause"},
+		}, planner.Running, "CreateContainerConfigError", planner.Owner, `configmap "none" not found`},
+		"nothing reports a cause": {sent, planner.Running, planner.ReasonNotReady, planner.Owner, "neither cluster reports a cause"},
 		"it has failed": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.Phase, o.RemotePod.Status.Reason, o.RemotePod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
-		}, planner.Running, planner.Owner, "low on memory"},
+		}, planner.Running, "Evicted", planner.Owner, "low on memory"},
 		"a container has failed": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}
-		}, planner.Running, planner.Owner, "exit code 3"},
+		}, planner.Running, planner.ReasonError, planner.Owner, "exit code 3"},
 	})
 }

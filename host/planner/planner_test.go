@@ -21,6 +21,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/planner"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -176,35 +177,42 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		binding []chain.Binding
 		want    planner.Result
 		stage   planner.Stage
-		message string
+		reason  string
+		// why is the verdict about node milan; follow is the first object that the pod needs.
+		why    string
+		follow planner.Follow
 	}{
-		"the namespace is not offloaded":      {facts: func(f *planner.Facts) { f.Offloadings = nil }, want: planner.Local, stage: planner.Scheduling, message: "has no NamespaceOffloading"},
-		"the strategy is Local":               {facts: strategy(offloadingv1beta1.LocalPodOffloadingStrategyType), want: planner.Local, stage: planner.Scheduling, message: "strategy Local"},
-		"a policy denies it at admission":     {binding: []chain.Binding{denying(contract.MomentAdmission)}, want: planner.Refused, stage: planner.Admission, message: "NotToday: pods stay at home"},
-		"an unknown strategy":                 {facts: strategy("Anywhere"), want: planner.Refused, stage: planner.Admission, message: `unknown podOffloadingStrategy "Anywhere"`},
-		"there is no virtual node":            {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, want: planner.Pending, stage: planner.Scheduling, message: "there is no virtual node"},
-		"a scheduling gate":                   {pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, want: planner.Pending, stage: planner.Scheduling, message: `scheduling gate "quota"`},
-		"a node selector":                     {pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Pending, stage: planner.Scheduling, message: "milan: its labels do not match"},
-		"the same, and local nodes":           {facts: strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Local, stage: planner.Scheduling, message: "so it stays in this cluster"},
-		"a pinned node":                       {pod: func(p *corev1.Pod) { p.Spec.Affinity = pinned("palermo") }, want: planner.Pending, stage: planner.Scheduling, message: "its labels do not match"},
-		"a taint of the nodes":                {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}) }, want: planner.Pending, stage: planner.Scheduling, message: "milan: taint gpu:NoSchedule is not tolerated"},
+		"the namespace is not offloaded":  {facts: func(f *planner.Facts) { f.Offloadings = nil }, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNamespaceNotOffloaded},
+		"the strategy is Local":           {facts: strategy(offloadingv1beta1.LocalPodOffloadingStrategyType), want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonStrategyLocal},
+		"a policy denies it at admission": {binding: []chain.Binding{denying(contract.MomentAdmission)}, want: planner.Refused, stage: planner.Admission, reason: planner.ReasonAdmissionDenied},
+		"an unknown strategy":             {facts: strategy("Anywhere"), want: planner.Refused, stage: planner.Admission, reason: planner.ReasonWebhookFailed},
+		"there is no virtual node":        {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, want: planner.Pending, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
+		"the same, and local ones": {facts: func(f *planner.Facts) {
+			strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType)(f)
+			f.VirtualNodes = nil
+		}, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
+		"a scheduling gate":                   {pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonSchedulingGated},
+		"a node selector":                     {pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
+		"the same, and local nodes":           {facts: strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Local, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
+		"a pinned node":                       {pod: func(p *corev1.Pod) { p.Spec.Affinity = pinned("palermo") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
+		"a taint of the nodes":                {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}) }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "taint gpu:NoSchedule is not tolerated"},
 		"a preference of the nodes":           {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule}) }, want: planner.Offloadable},
-		"more cpu than a node has":            {pod: requests("cpu", "5"), want: planner.Pending, stage: planner.Scheduling, message: "insufficient cpu: 5 requested, 4 left"},
-		"more cpu than is left":               {facts: func(f *planner.Facts) { used(f, "cpu", "3") }, pod: requests("cpu", "2"), want: planner.Pending, stage: planner.Scheduling, message: "insufficient cpu: 2 requested, 1 left"},
-		"no pod is left":                      {facts: func(f *planner.Facts) { used(f, "pods", "10") }, want: planner.Pending, stage: planner.Scheduling, message: "too many pods"},
-		"a resource that no node has":         {pod: requests("example.com/gpu", "1"), want: planner.Pending, stage: planner.Scheduling, message: "insufficient example.com/gpu"},
+		"more cpu than a node has":            {pod: requests("cpu", "5"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient cpu: 5 requested, 4 left"},
+		"more cpu than is left":               {facts: func(f *planner.Facts) { used(f, "cpu", "3") }, pod: requests("cpu", "2"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient cpu: 2 requested, 1 left"},
+		"no pod is left":                      {facts: func(f *planner.Facts) { used(f, "pods", "10") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "too many pods: spec.resourceQuota.hard.pods leaves 0"},
+		"a resource that no node has":         {pod: requests("example.com/gpu", "1"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient example.com/gpu: 1 requested, 0 left"},
 		"resources are ignored":               {facts: func(f *planner.Facts) { f.IgnoreResources = true }, pod: requests("cpu", "500"), want: planner.Offloadable},
-		"the provider creates no namespace":   {facts: mapped(offloadingv1beta1.MappingCreationLoopBackOff), want: planner.Pending, stage: planner.Mapping, message: `did not create namespace "shop-rome": CreationLoopBackOff quota`},
+		"the provider creates no namespace":   {facts: mapped(offloadingv1beta1.MappingCreationLoopBackOff), want: planner.Pending, stage: planner.Mapping, reason: offloadingv1beta1.OffloadingBackOffReason, why: `cluster "milan" did not create namespace "shop-rome": CreationLoopBackOff quota`},
 		"the namespace exists":                {facts: mapped(offloadingv1beta1.MappingAccepted), want: planner.Offloadable},
-		"no provider has a NamespaceMap":      {facts: func(f *planner.Facts) { f.NamespaceMaps = []offloadingv1beta1.NamespaceMap{} }, want: planner.Pending, stage: planner.Mapping, message: "has no NamespaceMap"},
-		"a policy denies it on the way":       {binding: []chain.Binding{denying(contract.MomentOffload)}, want: planner.Pending, stage: planner.Forging, message: "NotToday: pods stay at home"},
-		"a ConfigMap is missing":              {pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Running, message: `ConfigMap "none" is missing in namespace "shop"`},
+		"no provider has a NamespaceMap":      {facts: func(f *planner.Facts) { f.NamespaceMaps = []offloadingv1beta1.NamespaceMap{} }, want: planner.Pending, stage: planner.Mapping, reason: offloadingv1beta1.OffloadingBackOffReason, why: `cluster "milan" has no NamespaceMap: the operator must look at the conditions of VirtualNode "milan"`},
+		"a policy denies it on the way":       {binding: []chain.Binding{denying(contract.MomentOffload)}, want: planner.Pending, stage: planner.Forging, reason: pod.ReasonDenied},
+		"a ConfigMap is missing":              {pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Running, reason: planner.ReasonMissingObject, follow: planner.Follow{Kind: "ConfigMap", Name: "none", State: planner.Missing}},
 		"an optional ConfigMap is missing":    {pod: needs(configMap("none", true)), want: planner.Offloadable},
 		"the root CA":                         {pod: needs(configMap("kube-root-ca.crt", false)), want: planner.Offloadable},
-		"a ConfigMap stays":                   {pod: needs(configMap("private", false)), want: planner.Pending, stage: planner.Running, message: "annotation liqo.io/skip-reflection"},
-		"a Secret is missing":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}), want: planner.Pending, stage: planner.Running, message: `Secret "none"`},
-		"a Secret is a token":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}}), want: planner.Pending, stage: planner.Running, message: "token of a service account"},
-		"scheduling comes before the objects": {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Scheduling, message: "no virtual node"},
+		"a ConfigMap stays":                   {pod: needs(configMap("private", false)), want: planner.Pending, stage: planner.Running, reason: planner.ReasonObjectNotReflected, follow: planner.Follow{Kind: "ConfigMap", Name: "private", State: planner.NotReflected}},
+		"a Secret is missing":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}), want: planner.Pending, stage: planner.Running, reason: planner.ReasonMissingObject, follow: planner.Follow{Kind: "Secret", Name: "none", State: planner.Missing}},
+		"a Secret is a token":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}}), want: planner.Pending, stage: planner.Running, reason: planner.ReasonObjectNotReflected, follow: planner.Follow{Kind: "Secret", Name: "token", State: planner.NotReflected}},
+		"scheduling comes before the objects": {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts, pod := shop(), web()
@@ -216,14 +224,22 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 			}
 			planned := predict(t, facts, pod, tc.binding...)
 			assert.Equal(t, tc.want, planned.Result, "%+v", planned.Reason)
-			if tc.message == "" {
+			if tc.reason == "" {
 				assert.Nil(t, planned.Reason)
 				assert.NotNil(t, planned.ShadowPod)
 				return
 			}
 			require.NotNil(t, planned.Reason)
 			assert.Equal(t, tc.stage, planned.Reason.Stage)
-			assert.Contains(t, planned.Reason.Message, tc.message)
+			assert.Equal(t, tc.reason, planned.Reason.Reason)
+			if tc.why != "" {
+				assert.Equal(t, tc.why, planned.Nodes[0].Reason)
+				assert.Contains(t, planned.Reason.Message, tc.why, "the message has the verdict")
+			}
+			if tc.follow != (planner.Follow{}) {
+				first := planned.Follows[0]
+				assert.Equal(t, tc.follow, planner.Follow{Kind: first.Kind, Name: first.Name, State: first.State, Optional: first.Optional})
+			}
 		})
 	}
 }
@@ -269,7 +285,7 @@ func TestAPodWithoutARequiredFieldIsRefused(t *testing.T) {
 			planned := predict(t, shop(), web(c.change))
 			require.NotNil(t, planned.Reason)
 			assert.Equal(t, planner.Refused, planned.Result)
-			assert.Equal(t, "Invalid", planned.Reason.Reason)
+			assert.Equal(t, planner.ReasonInvalid, planned.Reason.Reason)
 			for _, want := range c.want {
 				assert.Contains(t, planned.Reason.Message, want)
 			}
@@ -374,7 +390,8 @@ func TestClaimsFollowByTheirClassAndVolume(t *testing.T) {
 			}
 			assert.Equal(t, planner.Pending, plan.Result)
 			assert.Equal(t, planner.Running, plan.Reason.Stage)
-			assert.Contains(t, plan.Reason.Message, tc.want)
+			assert.Equal(t, planner.ReasonObjectNotReflected, plan.Reason.Reason)
+			assert.Contains(t, plan.Follows[0].Why, tc.want)
 		})
 	}
 	assert.Contains(t, predict(t, shop(), web(claim("remote"))).Reason.Message, `virtual node "milan" offers no storage class`)
@@ -446,5 +463,6 @@ func TestMissingObjectsComeFirst(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	assert.Equal(t, []string{"required", "maybe", "token", "web"}, names)
+	assert.Equal(t, planner.ReasonMissingObject, planned.Reason.Reason)
 	assert.Contains(t, planned.Reason.Message, `Secret "required" is missing`)
 }

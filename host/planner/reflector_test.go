@@ -57,6 +57,11 @@ func TestObjectsFollowByTheArgumentsOfTheVirtualKubelet(t *testing.T) {
 			}
 			assert.Equal(t, planner.Pending, planned.Result)
 			require.NotNil(t, planned.Reason)
+			reason := planner.ReasonObjectNotReflected
+			if planned.Reason.Stage == planner.Forging {
+				reason = planner.ReasonPodsNotReflected
+			}
+			assert.Equal(t, reason, planned.Reason.Reason)
 			assert.Contains(t, planned.Reason.Message, tc.message)
 		})
 	}
