@@ -17,6 +17,8 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
+var errSettings = errors.New("settings are wrong")
+
 // countedModule counts how often it is closed; its calls wait for proceed.
 type countedModule struct {
 	closed  *atomic.Int32
@@ -35,7 +37,7 @@ func (m countedModule) Call(context.Context, string, []byte) ([]byte, engine.Sta
 }
 
 func (countedModule) ValidateSettings(context.Context, json.RawMessage, ...contract.Point) error {
-	return errors.New("settings are wrong")
+	return errSettings
 }
 
 func (m countedModule) Close(context.Context) error {
@@ -61,7 +63,7 @@ func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
 	assert.Zero(t, all)
 
 	// Two calls at once load it once, and the timer of an earlier call does not drop it.
-	require.EqualError(t, policy.ValidateSettings(t.Context(), nil), "settings are wrong")
+	require.ErrorIs(t, policy.ValidateSettings(t.Context(), nil), errSettings)
 	var calls sync.WaitGroup
 	for range 2 {
 		calls.Go(func() {
@@ -92,11 +94,12 @@ func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
 }
 
 func TestAModuleOnDemandThatCannotBeLoadedFailsTheCall(t *testing.T) {
+	gone := errors.New("the cache is gone")
 	policy, err := newOnDemand(t.Context(), clocktesting.NewFakeClock(time.Now()), countedModule{closed: &atomic.Int32{}}, func(context.Context) (loadedModule, error) {
-		return nil, errors.New("the cache is gone")
+		return nil, gone
 	})
 	require.NoError(t, err)
 	_, _, err = policy.Call(t.Context(), "export", nil)
-	require.EqualError(t, err, "the cache is gone")
-	require.EqualError(t, policy.ValidateSettings(t.Context(), nil), "the cache is gone")
+	require.ErrorIs(t, err, gone)
+	require.ErrorIs(t, policy.ValidateSettings(t.Context(), nil), gone)
 }

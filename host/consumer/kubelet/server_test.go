@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -333,5 +334,7 @@ func TestUsedPortIsReportedWithTheFlags(t *testing.T) {
 		Certificate: NewSelfSigned("n", nil, time.Now).Certificate, Guard: newGuard(t, allowAll(), noAuthorities),
 	})
 	require.NoError(t, err)
-	assert.ErrorContains(t, server.Run(t.Context(), t.Context()), "listening for the kubelet API (--node-ip, --listen-port)")
+	err = server.Run(t.Context(), t.Context())
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, "--node-ip, --listen-port", "the flags to correct")
 }

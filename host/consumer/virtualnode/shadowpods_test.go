@@ -2,8 +2,8 @@ package virtualnode
 
 import (
 	"context"
-	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,7 +82,7 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 			provider := fake.NewClientBuilder().WithScheme(s).WithObjects(daemon, other, unmapped).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					if tc.unreachable {
-						return errors.New("connection refused")
+						return syscall.ECONNREFUSED
 					}
 					return c.List(ctx, list, opts...)
 				},
@@ -98,7 +98,7 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 			r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 				Connect: func(config *rest.Config) (client.Client, error) {
 					if config.Host == "https://127.0.0.1:2" {
-						return nil, errors.New("connection refused")
+						return nil, syscall.ECONNREFUSED
 					}
 					return provider, nil
 				}}
@@ -115,10 +115,10 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 				assert.True(t, apierrors.IsNotFound(getErr), "released")
 				return
 			}
-			require.ErrorContains(t, err, "connection refused")
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
 			assert.Zero(t, result)
 			require.NoError(t, getErr)
-			assert.Contains(t, conditions(after)["VirtualKubelet"], "connection refused")
+			assert.Contains(t, conditions(after)["VirtualKubelet"], syscall.ECONNREFUSED.Error())
 		})
 	}
 }

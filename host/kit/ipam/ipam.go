@@ -6,11 +6,32 @@ package ipam
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"go4.org/netipx"
 )
+
+var (
+	// ErrNotIPv4 is in the error of a CIDR of another family.
+	ErrNotIPv4 = errors.New("only IPv4 is supported")
+	// ErrNoPool is returned without a network to allocate from.
+	ErrNoPool = errors.New("no pool: CIDRs are allocated from at least one")
+	// ErrOutsidePools is in the error of a fixed CIDR that the pools do not contain.
+	ErrOutsidePools = errors.New("outside the pools")
+	// ErrNoFreeCIDR is in the error of a network for which the pools have no room.
+	ErrNoFreeCIDR = errors.New("no free CIDR")
+)
+
+// OverlapError reports two networks of which one must not overlap the other.
+type OverlapError struct {
+	// CIDR is the network that is requested, Other the one that has its CIDR.
+	CIDR, Other netip.Prefix
+}
+
+// Error implements error.
+func (e *OverlapError) Error() string { return fmt.Sprintf("CIDR %s overlaps %s", e.CIDR, e.Other) }
 
 // ParseCIDR parses an IPv4 network and clears its host bits.
 func ParseCIDR(cidr string) (netip.Prefix, error) {
@@ -19,7 +40,7 @@ func ParseCIDR(cidr string) (netip.Prefix, error) {
 	case err != nil:
 		return netip.Prefix{}, fmt.Errorf("parsing CIDR %q: %w", cidr, err)
 	case !prefix.Addr().Is4():
-		return netip.Prefix{}, fmt.Errorf("invalid CIDR %q: only IPv4 is supported", cidr)
+		return netip.Prefix{}, fmt.Errorf("invalid CIDR %q: %w", cidr, ErrNotIPv4)
 	}
 	return prefix.Masked(), nil
 }
@@ -27,7 +48,7 @@ func ParseCIDR(cidr string) (netip.Prefix, error) {
 // ParsePools parses the networks that CIDRs are allocated from. They must not overlap.
 func ParsePools(cidrs []string) ([]netip.Prefix, error) {
 	if len(cidrs) == 0 {
-		return nil, fmt.Errorf("no pool: CIDRs are allocated from at least one")
+		return nil, ErrNoPool
 	}
 	pools := make([]netip.Prefix, 0, len(cidrs))
 	for _, cidr := range cidrs {
@@ -73,16 +94,16 @@ func Allocate(pools []netip.Prefix, taken []Network, want Network) (netip.Prefix
 	case conflict == nil && (isWithin || want.Fixed && want.Shared):
 		return want.CIDR, nil
 	case want.Fixed && conflict != nil:
-		return netip.Prefix{}, fmt.Errorf("CIDR %s overlaps %s", want.CIDR, conflict.CIDR)
+		return netip.Prefix{}, &OverlapError{CIDR: want.CIDR, Other: conflict.CIDR}
 	case want.Fixed:
-		return netip.Prefix{}, fmt.Errorf("CIDR %s is outside the pools", want.CIDR)
+		return netip.Prefix{}, fmt.Errorf("CIDR %s is %w", want.CIDR, ErrOutsidePools)
 	}
 	if free, err = freeSet(pools, taken); err != nil {
 		return netip.Prefix{}, err
 	}
 	prefix, _, ok := free.RemoveFreePrefix(uint8(want.CIDR.Bits()))
 	if !ok {
-		return netip.Prefix{}, fmt.Errorf("no free CIDR of length /%d in the pools", want.CIDR.Bits())
+		return netip.Prefix{}, fmt.Errorf("%w of length /%d in the pools", ErrNoFreeCIDR, want.CIDR.Bits())
 	}
 	return prefix, nil
 }

@@ -1,8 +1,10 @@
 package ipam_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,24 +25,33 @@ func shared(cidr string) ipam.Network {
 	return ipam.Network{CIDR: netip.MustParsePrefix(cidr), Fixed: true, Shared: true}
 }
 
+func overlap(cidr, other string) error {
+	return &ipam.OverlapError{CIDR: netip.MustParsePrefix(cidr), Other: netip.MustParsePrefix(other)}
+}
+
 func exclusive(cidr string) ipam.Network {
 	return ipam.Network{CIDR: netip.MustParsePrefix(cidr)}
 }
 
 func TestParseCIDR(t *testing.T) {
-	for name, tc := range map[string]struct{ cidr, want, err string }{
+	for name, tc := range map[string]struct {
+		cidr, want string
+		// isIPv6 and isInvalid are why a CIDR is refused.
+		isIPv6, isInvalid bool
+	}{
 		"a network":                              {cidr: "10.244.0.0/16", want: "10.244.0.0/16"},
 		"host bits are cleared":                  {cidr: "10.244.3.4/16", want: "10.244.0.0/16"},
-		"IPv6 is not supported":                  {cidr: "fd00::/64", err: `invalid CIDR "fd00::/64": only IPv4 is supported`},
-		"IPv4 in IPv6 is not supported":          {cidr: "::ffff:10.0.0.0/104", err: "only IPv4 is supported"},
-		"what is not a CIDR is an error":         {cidr: "10.0.0.0", err: `parsing CIDR "10.0.0.0"`},
-		"a CIDR of no length is an error":        {cidr: "", err: `parsing CIDR ""`},
+		"IPv6 is not supported":                  {cidr: "fd00::/64", isIPv6: true},
+		"IPv4 in IPv6 is not supported":          {cidr: "::ffff:10.0.0.0/104", isIPv6: true},
+		"what is not a CIDR is an error":         {cidr: "10.0.0.0", isInvalid: true},
+		"a CIDR of no length is an error":        {cidr: "", isInvalid: true},
 		"the whole address space is not refused": {cidr: "0.0.0.0/0", want: "0.0.0.0/0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ipam.ParseCIDR(tc.cidr)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err)
+			if tc.isIPv6 || tc.isInvalid {
+				require.ErrorContains(t, err, strconv.Quote(tc.cidr))
+				assert.Equal(t, tc.isIPv6, errors.Is(err, ipam.ErrNotIPv4), err)
 				return
 			}
 			require.NoError(t, err)
@@ -56,9 +67,9 @@ func TestParsePools(t *testing.T) {
 	_, err = ipam.ParsePools([]string{"10.0.0.0/8", "10.1.0.0/16"})
 	require.EqualError(t, err, "pools 10.0.0.0/8 and 10.1.0.0/16 overlap")
 	_, err = ipam.ParsePools(nil)
-	require.ErrorContains(t, err, "no pool")
+	require.ErrorIs(t, err, ipam.ErrNoPool)
 	_, err = ipam.ParsePools([]string{"fd00::/8"})
-	require.ErrorContains(t, err, "only IPv4 is supported")
+	require.ErrorIs(t, err, ipam.ErrNotIPv4)
 }
 
 func TestAllocate(t *testing.T) {
@@ -68,7 +79,8 @@ func TestAllocate(t *testing.T) {
 		taken  []ipam.Network
 		pools  []netip.Prefix
 		result string
-		err    string
+		// err is the error, or what it wraps.
+		err error
 	}{
 		"a free CIDR stays":                                        {want: exclusive("10.244.0.0/16"), result: "10.244.0.0/16"},
 		"a taken CIDR is remapped":                                 {want: exclusive("10.244.0.0/16"), taken: []ipam.Network{shared("10.244.0.0/16")}, result: "10.245.0.0/16"},
@@ -76,13 +88,13 @@ func TestAllocate(t *testing.T) {
 		"a CIDR around a taken one is remapped":                    {want: exclusive("10.0.0.0/9"), taken: []ipam.Network{exclusive("10.1.0.0/16")}, result: "10.128.0.0/9"},
 		"small CIDRs fill what is split already":                   {want: exclusive("10.0.0.0/24"), taken: []ipam.Network{exclusive("10.0.0.0/24")}, pools: prefixes("10.0.0.0/8"), result: "10.0.1.0/24"},
 		"a CIDR outside the pools is remapped into them":           {want: exclusive("100.64.0.0/16"), taken: []ipam.Network{shared("192.168.0.0/16")}, result: "10.0.0.0/16"},
-		"a full pool is an error":                                  {want: exclusive("10.0.0.0/7"), err: "no free CIDR of length /7 in the pools"},
+		"a full pool is an error":                                  {want: exclusive("10.0.0.0/7"), err: ipam.ErrNoFreeCIDR},
 		"a fixed CIDR that is shared may overlap shared ones":      {want: shared("10.96.0.0/12"), taken: []ipam.Network{shared("10.96.0.0/16")}, result: "10.96.0.0/12"},
-		"a fixed CIDR that is shared may not overlap others":       {want: shared("10.96.0.0/12"), taken: []ipam.Network{exclusive("10.96.0.0/16")}, err: "CIDR 10.96.0.0/12 overlaps 10.96.0.0/16"},
+		"a fixed CIDR that is shared may not overlap others":       {want: shared("10.96.0.0/12"), taken: []ipam.Network{exclusive("10.96.0.0/16")}, err: overlap("10.96.0.0/12", "10.96.0.0/16")},
 		"a fixed CIDR that is shared may be outside the pools":     {want: shared("100.64.0.0/10"), result: "100.64.0.0/10"},
 		"a fixed CIDR that is exclusive gets itself":               {want: ipam.Network{CIDR: netip.MustParsePrefix("10.70.0.0/16"), Fixed: true}, result: "10.70.0.0/16"},
-		"a fixed CIDR that is exclusive must be within a pool":     {want: ipam.Network{CIDR: netip.MustParsePrefix("100.64.0.0/16"), Fixed: true}, err: "CIDR 100.64.0.0/16 is outside the pools"},
-		"a fixed CIDR that is exclusive may not overlap any":       {want: ipam.Network{CIDR: netip.MustParsePrefix("10.70.0.0/16"), Fixed: true}, taken: []ipam.Network{shared("10.70.3.0/24")}, err: "overlaps 10.70.3.0/24"},
+		"a fixed CIDR that is exclusive must be within a pool":     {want: ipam.Network{CIDR: netip.MustParsePrefix("100.64.0.0/16"), Fixed: true}, err: ipam.ErrOutsidePools},
+		"a fixed CIDR that is exclusive may not overlap any":       {want: ipam.Network{CIDR: netip.MustParsePrefix("10.70.0.0/16"), Fixed: true}, taken: []ipam.Network{shared("10.70.3.0/24")}, err: overlap("10.70.0.0/16", "10.70.3.0/24")},
 		"networks outside the pools take nothing":                  {want: exclusive("10.0.0.0/8"), taken: []ipam.Network{shared("100.64.0.0/10")}, result: "10.0.0.0/8"},
 		"a CIDR that spans two pools is not within one of the two": {want: exclusive("10.0.0.0/7"), pools: prefixes("10.0.0.0/8", "11.0.0.0/8"), result: "10.0.0.0/7"},
 	} {
@@ -91,8 +103,12 @@ func TestAllocate(t *testing.T) {
 				tc.pools = pools
 			}
 			got, err := ipam.Allocate(tc.pools, tc.taken, tc.want)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err)
+			if overlap, ok := errors.AsType[*ipam.OverlapError](err); ok {
+				assert.Equal(t, tc.err, overlap)
+				return
+			}
+			if tc.err != nil {
+				require.ErrorIs(t, err, tc.err)
 				return
 			}
 			require.NoError(t, err)

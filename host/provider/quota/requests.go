@@ -12,7 +12,10 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-var errNoContainers = errors.New("pod has no containers")
+var (
+	errNoContainers = errors.New("pod has no containers")
+	errNegative     = errors.New("amounts cannot be negative")
+)
 
 // Requests returns what a pod counts against a quota: the requests that the scheduler would
 // count, with sidecars and overhead, and one pod (T68). A limit without a request counts as the
@@ -42,7 +45,7 @@ func Requests(spec *corev1.PodSpec) (corev1.ResourceList, error) {
 	for _, list := range lists {
 		for name, quantity := range list {
 			if quantity.Sign() < 0 {
-				return nil, fmt.Errorf("pod requests %s=%s: amounts cannot be negative", name, quantity.String())
+				return nil, fmt.Errorf("pod requests %s=%s: %w", name, quantity.String(), errNegative)
 			}
 		}
 	}

@@ -34,7 +34,9 @@ func TestRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec corev1.PodSpec
 		want corev1.ResourceList
-		err  string
+		err  error
+		// amount is the one that err is about.
+		amount string
 	}{
 		"containers run side by side": {
 			spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("100m")}, {Resources: cpu("250m")}}}, want: list("350m", 1),
@@ -61,13 +63,13 @@ func TestRequests(t *testing.T) {
 			spec: corev1.PodSpec{Containers: []corev1.Container{{}}}, want: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")},
 		},
 		"negative requests": {
-			spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("4")}, {Resources: cpu("-4")}}}, err: "cpu=-4: amounts cannot be negative",
+			spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: cpu("4")}, {Resources: cpu("-4")}}}, err: errNegative, amount: "cpu=-4",
 		},
 		"a negative overhead": {
-			spec: corev1.PodSpec{Overhead: cpu("-1").Requests, Containers: []corev1.Container{{}}}, err: "cpu=-1",
+			spec: corev1.PodSpec{Overhead: cpu("-1").Requests, Containers: []corev1.Container{{}}}, err: errNegative, amount: "cpu=-1",
 		},
 		"negative requests of the pod": {
-			spec: corev1.PodSpec{Resources: ptr.To(cpu("-1")), Containers: []corev1.Container{{}}}, err: "cpu=-1",
+			spec: corev1.PodSpec{Resources: ptr.To(cpu("-1")), Containers: []corev1.Container{{}}}, err: errNegative, amount: "cpu=-1",
 		},
 		"requests of the pod": {
 			spec: corev1.PodSpec{Resources: ptr.To(cpu("1")), Containers: []corev1.Container{{Resources: cpu("100m")}}}, want: list("1", 1),
@@ -79,12 +81,13 @@ func TestRequests(t *testing.T) {
 			spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: resources(map[corev1.ResourceName]string{"cpu": "1", "example.com/a": "0", "example.com/b": "0"}, nil)}}},
 			want: list("1", 1),
 		},
-		"no containers": {err: "no containers"},
+		"no containers": {err: errNoContainers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Requests(&tc.spec)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err)
+			if tc.err != nil {
+				require.ErrorIs(t, err, tc.err)
+				require.ErrorContains(t, err, tc.amount)
 				return
 			}
 			require.NoError(t, err)

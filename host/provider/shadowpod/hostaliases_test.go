@@ -64,5 +64,5 @@ func TestNoPodIsCreatedBeforeTheAddressIsKnown(t *testing.T) {
 	out := state{shadow: s, configuration: configuration(metav1.ConditionFalse)}.reconcile(t)
 	require.ErrorIs(t, out.err, address.ErrPending)
 	assert.Nil(t, out.pod)
-	assert.Contains(t, out.shadow.Status.Message, "not all networks of the peer have their CIDRs yet")
+	assert.Contains(t, out.shadow.Status.Message, address.ErrPending.Error())
 }

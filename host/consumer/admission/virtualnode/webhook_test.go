@@ -3,10 +3,10 @@ package virtualnode
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -219,7 +219,7 @@ func TestInternalErrorsAreNotDenials(t *testing.T) {
 	h.Reader = interceptor.NewClient(h.Reader.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*corev1.Node); ok {
-				return errors.New("connection refused")
+				return syscall.ECONNREFUSED
 			}
 			return c.Get(ctx, key, obj, opts...)
 		},
@@ -227,7 +227,7 @@ func TestInternalErrorsAreNotDenials(t *testing.T) {
 	response := ask(t, h, admissionv1.Create, virtualNode(nil))
 	assert.False(t, response.Allowed)
 	assert.Equal(t, int32(http.StatusInternalServerError), response.Result.Code)
-	assert.Contains(t, response.Result.Message, "connection refused")
+	assert.Contains(t, response.Result.Message, syscall.ECONNREFUSED.Error())
 }
 
 func TestDroppedArgumentsCauseAWarning(t *testing.T) {
