@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,7 +72,7 @@ func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
-		return nil, nil, errors.New("connection refused")
+		return nil, nil, syscall.ECONNREFUSED
 	}
 	if l.record == nil {
 		return nil, nil, apierrors.NewNotFound(leases, LeaseName)
@@ -95,7 +96,7 @@ func (l *lock) write(version int, record resourcelock.LeaderElectionRecord) (int
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
-		return 0, errors.New("connection refused")
+		return 0, syscall.ECONNREFUSED
 	}
 	if len(l.faults) > 0 {
 		fault := l.faults[0]
@@ -280,24 +281,25 @@ func TestRelease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lock       *lock
 		wantHolder string
-		wantErr    string
+		wantErr    error
 	}{
-		"own lease is released":              {&lock{record: heldBy("vk-milan-1")}, "", ""},
-		"lease of another identity is kept":  {&lock{record: heldBy("vk-milan-2")}, "vk-milan-2", ""},
-		"missing lease is not an error":      {&lock{}, "no lease", ""},
-		"conflict is retried":                {&lock{record: heldBy("vk-milan-1"), faults: []error{conflict, conflict}}, "", ""},
-		"third conflict is an error":         {&lock{record: heldBy("vk-milan-1"), faults: []error{conflict, conflict, conflict}}, "vk-milan-1", "releasing the lease liqo-tenant-milan/virtual-kubelet-leader-election"},
-		"unreachable API server is an error": {&lock{record: heldBy("vk-milan-1"), down: true}, "vk-milan-1", "connection refused"},
+		"own lease is released":              {&lock{record: heldBy("vk-milan-1")}, "", nil},
+		"lease of another identity is kept":  {&lock{record: heldBy("vk-milan-2")}, "vk-milan-2", nil},
+		"missing lease is not an error":      {&lock{}, "no lease", nil},
+		"conflict is retried":                {&lock{record: heldBy("vk-milan-1"), faults: []error{conflict, conflict}}, "", nil},
+		"third conflict is an error":         {&lock{record: heldBy("vk-milan-1"), faults: []error{conflict, conflict, conflict}}, "vk-milan-1", conflict},
+		"unreachable API server is an error": {&lock{record: heldBy("vk-milan-1"), down: true}, "vk-milan-1", syscall.ECONNREFUSED},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 			e, err := New(Options{Lock: tc.lock, OnChange: func(bool) {}, Now: func() time.Time { return now }})
 			require.NoError(t, err)
 			err = e.release(t.Context())
-			if tc.wantErr == "" {
+			if tc.wantErr == nil {
 				require.NoError(t, err)
 			} else {
-				require.ErrorContains(t, err, tc.wantErr)
+				require.ErrorIs(t, err, tc.wantErr)
+				require.ErrorContains(t, err, "releasing the lease liqo-tenant-milan/virtual-kubelet-leader-election")
 			}
 			assert.Equal(t, tc.wantHolder, tc.lock.holder())
 			if tc.wantHolder == "" {

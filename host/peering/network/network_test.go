@@ -3,7 +3,9 @@ package network
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/kit/ipam"
 )
 
 const own = "longshore"
@@ -256,7 +260,9 @@ func TestAConfigurationWithoutPeerIsIgnored(t *testing.T) {
 	e := newEnvironment(t, append(ownNetworksOfChart(), configuration)...)
 	e.settle(t)
 	assert.Nil(t, e.configuration(t).Spec.Local)
-	assert.Contains(t, <-e.events, "has no label liqo.io/remote-cluster-id and is ignored")
+	event := <-e.events
+	assert.True(t, strings.HasPrefix(event, "Warning "+reasonIgnored+" "), event)
+	assert.Contains(t, event, liqocorev1beta1.RemoteClusterIDLabel, "the label that is missing")
 }
 
 // The peers' networks are reconciled first, and the networks of this cluster have no CIDR yet.
@@ -276,7 +282,8 @@ func TestAFixedNetworkThatIsTakenGetsNoCIDR(t *testing.T) {
 	require.NoError(t, e.Create(t.Context(), ownNetwork("reserved", "10.50.0.0/24", ipamv1alpha1.ReservedNetwork)))
 	e.settle(t)
 	assert.Empty(t, e.cidr(t, own, "reserved"))
-	assert.Contains(t, <-e.events, "The network gets no CIDR: CIDR 10.50.0.0/24 overlaps 10.50.0.0/16.")
+	taken := &ipam.OverlapError{CIDR: netip.MustParsePrefix("10.50.0.0/24"), Other: netip.MustParsePrefix("10.50.0.0/16")}
+	assert.Equal(t, fmt.Sprintf("Warning %s The network gets no CIDR: %v.", ReasonNotAllocated, taken), <-e.events)
 }
 
 func TestAllocationsSurviveARestart(t *testing.T) {
@@ -358,7 +365,9 @@ func TestIPs(t *testing.T) {
 	require.NoError(t, e.Create(t.Context(), more))
 	e.settle(t)
 	assert.Empty(t, e.ip(t, "more").IP)
-	assert.Contains(t, <-e.events, "Network shop/small has no free address. Delete IPs that are not used.")
+	event := <-e.events
+	assert.True(t, strings.HasPrefix(event, "Warning "+ReasonNotAllocated+" "), event)
+	assert.Contains(t, event, "Network shop/small has no free address. Delete IPs that are not used.")
 
 	// The address of an IP that is gone is free again, and is given out after all others.
 	require.NoError(t, e.Delete(t.Context(), ofSmall))

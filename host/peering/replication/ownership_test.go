@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func TestOnlyTheSecretInTheTenantNamespaceIsUsed(t *testing.T) {
 			assert.Contains(t, w.running, client.ObjectKeyFromObject(secret()))
 			require.NotEmpty(t, w.events.Events)
 			event := <-w.events.Events
-			assert.Contains(t, event, "Warning NotReplicated")
+			assert.True(t, strings.HasPrefix(event, "Warning "+reasonNotReplicated+" "), event)
 			assert.Contains(t, event, tc.want)
 			current := &corev1.Secret{}
 			require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(second), current))

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,7 +282,7 @@ func TestErrorsAreRecordedOnTheObject(t *testing.T) {
 			_, err := w.pass(t)
 			require.NoError(t, err)
 			event := <-w.events.Events
-			assert.Contains(t, event, "Warning NotReplicated Failed to replicate to cluster milan, retrying: ")
+			assert.True(t, strings.HasPrefix(event, "Warning "+reasonNotReplicated+" "), event)
 			assert.Contains(t, event, tc.want)
 		})
 	}
@@ -302,7 +303,7 @@ func TestAnInvalidKubeconfigDoesNotStopTheReflector(t *testing.T) {
 	_, err = w.pass(t)
 	require.ErrorContains(t, err, "is not a kubeconfig")
 	require.Len(t, w.events.Events, 1)
-	assert.Contains(t, <-w.events.Events, "is not a kubeconfig")
+	assert.True(t, strings.HasPrefix(<-w.events.Events, "Warning "+reasonInvalidKubeconfig+" "))
 	require.Same(t, before, w.running[key])
 	select {
 	case <-before.done:

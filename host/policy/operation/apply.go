@@ -225,6 +225,24 @@ func (e *editor) ensure(node any) (any, bool, error) {
 	return next, len(next) > len(items), nil
 }
 
+// The types of JSON that operations and paths need, for messages.
+const (
+	objectType = "an object"
+	listType   = "a list"
+)
+
+// TypeError reports a value that has another type than an operation or its path needs. Found and
+// Want describe the types.
+type TypeError struct{ Found, Want string }
+
+// Error implements error.
+func (e *TypeError) Error() string {
+	if e.Found == listType {
+		return fmt.Sprintf("found %s (select items by [name=x] or [*]), want %s", e.Found, e.Want)
+	}
+	return fmt.Sprintf("found %s, want %s", e.Found, e.Want)
+}
+
 // asObject returns a node as an object, nil for an absent one.
 func asObject(node any) (map[string]any, error) {
 	normalized, err := Normalize(node)
@@ -233,7 +251,7 @@ func asObject(node any) (map[string]any, error) {
 	}
 	members, ok := normalized.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("found %s, want an object", jsonType(normalized))
+		return nil, &TypeError{Found: jsonType(normalized), Want: objectType}
 	}
 	return members, nil
 }
@@ -246,7 +264,7 @@ func asList(node any) ([]any, error) {
 	}
 	items, ok := normalized.([]any)
 	if !ok {
-		return nil, fmt.Errorf("found %s, want a list", jsonType(normalized))
+		return nil, &TypeError{Found: jsonType(normalized), Want: listType}
 	}
 	return items, nil
 }
@@ -255,9 +273,9 @@ func asList(node any) ([]any, error) {
 func jsonType(value any) string {
 	switch value.(type) {
 	case map[string]any:
-		return "an object"
+		return objectType
 	case []any:
-		return "a list (select items by [name=x] or [*])"
+		return listType
 	case string:
 		return "a string"
 	case bool:

@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -181,20 +182,30 @@ func TestApplyRejectsDocumentsOfAnotherShape(t *testing.T) {
 	terms := `[` + strings.Join(long, ",") + `]`
 	others := strings.ReplaceAll(terms, `"z`, `"o`)
 	for name, tc := range map[string]struct {
-		doc     string
-		op      contract.Operation
-		wantErr string
+		doc string
+		op  contract.Operation
+		// found and want are the types of a [operation.TypeError]; without them, the object is
+		// too large.
+		found, want string
 	}{
-		"a key of a list":            {doc: `{"l":[1]}`, op: raw("set", "/l/x", `1`), wantErr: "operation 0 (set /l/x): found a list"},
-		"an item of an object":       {doc: `{"l":{}}`, op: raw("set", "/l[*]/x", `1`), wantErr: "found an object, want a list"},
-		"merge into a string":        {doc: `{"l":"x"}`, op: raw("merge", "/l", `{"a":1}`), wantErr: "found a string, want an object"},
-		"ensure in a number":         {doc: `{"l":1}`, op: raw("ensure", "/l", `[1]`), wantErr: "found a number, want a list"},
-		"require on broken affinity": {doc: `{"na":{"requiredDuringSchedulingIgnoredDuringExecution":[]}}`, op: raw("require", "/na", `[`+expr("a")+`]`), wantErr: "requiredDuringSchedulingIgnoredDuringExecution: found a list"},
-		"a large product":            {doc: nodeAffinity(terms), op: raw("require", "/na", others), wantErr: "more than 256"},
+		"a key of a list":            {doc: `{"l":[1]}`, op: raw("set", "/l/x", `1`), found: "a list", want: "an object"},
+		"an item of an object":       {doc: `{"l":{}}`, op: raw("set", "/l[*]/x", `1`), found: "an object", want: "a list"},
+		"merge into a string":        {doc: `{"l":"x"}`, op: raw("merge", "/l", `{"a":1}`), found: "a string", want: "an object"},
+		"ensure in a number":         {doc: `{"l":1}`, op: raw("ensure", "/l", `[1]`), found: "a number", want: "a list"},
+		"require on broken affinity": {doc: `{"na":{"requiredDuringSchedulingIgnoredDuringExecution":[]}}`, op: raw("require", "/na", `[`+expr("a")+`]`), found: "a list", want: "an object"},
+		"a large product":            {doc: nodeAffinity(terms), op: raw("require", "/na", others)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := operation.Apply(decode(t, tc.doc), compile(t, tc.op))
-			require.ErrorContains(t, err, tc.wantErr)
+			require.ErrorContains(t, err, fmt.Sprintf("operation 0 (%s %s): ", tc.op.Op, tc.op.Path))
+			if tc.found == "" {
+				require.ErrorIs(t, err, operation.ErrTooLarge)
+				return
+			}
+			var mistyped *operation.TypeError
+			require.ErrorAs(t, err, &mistyped)
+			assert.Equal(t, &operation.TypeError{Found: tc.found, Want: tc.want}, mistyped)
 		})
 	}
+	require.EqualError(t, &operation.TypeError{Found: "a list", Want: "an object"}, "found a list (select items by [name=x] or [*]), want an object")
 }

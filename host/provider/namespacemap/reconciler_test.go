@@ -95,7 +95,7 @@ func TestAnUnmanagedNamespaceIsNotAdopted(t *testing.T) {
 			c, seen, err := reconcileOnce(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil), namespace)
 			require.ErrorIs(t, err, errNotManaged)
 			require.Len(t, seen, 1)
-			assert.Contains(t, seen[0], "is not managed by this NamespaceMap")
+			assert.Contains(t, seen[0], errNotManaged.Error())
 			assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["shop"].Phase)
 			bindings := &rbacv1.RoleBindingList{}
 			require.NoError(t, c.List(t.Context(), bindings))

@@ -67,7 +67,9 @@ func TestAChangeTakesOnlyWhatIsNew(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			assert.ErrorContains(t, err, tc.denial)
+			var denied *Denied
+			require.ErrorAs(t, err, &denied)
+			assert.Contains(t, denied.Reason, tc.denial)
 		})
 	}
 }
