@@ -152,6 +152,16 @@ func TestAPodThatIsOffloaded(t *testing.T) {
 	}, planned.Follows)
 }
 
+func configMap(name string, optional bool) corev1.VolumeSource {
+	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Optional: &optional}}
+}
+
+// noneButLocal removes the virtual nodes and lets pods run on local nodes.
+func noneButLocal(f *planner.Facts) {
+	f.Offloadings["shop"].Spec.PodOffloadingStrategy = offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType
+	f.VirtualNodes = nil
+}
+
 func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 	mapped := func(phase offloadingv1beta1.MappingPhase) func(*planner.Facts) {
 		return func(f *planner.Facts) {
@@ -168,9 +178,6 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 	needs := func(source corev1.VolumeSource) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
 	}
-	configMap := func(name string, optional bool) corev1.VolumeSource {
-		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Optional: &optional}}
-	}
 	for name, tc := range map[string]struct {
 		facts   func(*planner.Facts)
 		pod     func(*corev1.Pod)
@@ -182,15 +189,12 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		why    string
 		follow planner.Follow
 	}{
-		"the namespace is not offloaded":  {facts: func(f *planner.Facts) { f.Offloadings = nil }, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNamespaceNotOffloaded},
-		"the strategy is Local":           {facts: strategy(offloadingv1beta1.LocalPodOffloadingStrategyType), want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonStrategyLocal},
-		"a policy denies it at admission": {binding: []chain.Binding{denying(contract.MomentAdmission)}, want: planner.Refused, stage: planner.Admission, reason: planner.ReasonAdmissionDenied},
-		"an unknown strategy":             {facts: strategy("Anywhere"), want: planner.Refused, stage: planner.Admission, reason: planner.ReasonWebhookFailed},
-		"there is no virtual node":        {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, want: planner.Pending, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
-		"the same, and local ones": {facts: func(f *planner.Facts) {
-			strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType)(f)
-			f.VirtualNodes = nil
-		}, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
+		"the namespace is not offloaded":      {facts: func(f *planner.Facts) { f.Offloadings = nil }, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNamespaceNotOffloaded},
+		"the strategy is Local":               {facts: strategy(offloadingv1beta1.LocalPodOffloadingStrategyType), want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonStrategyLocal},
+		"a policy denies it at admission":     {binding: []chain.Binding{denying(contract.MomentAdmission)}, want: planner.Refused, stage: planner.Admission, reason: planner.ReasonAdmissionDenied},
+		"an unknown strategy":                 {facts: strategy("Anywhere"), want: planner.Refused, stage: planner.Admission, reason: planner.ReasonWebhookFailed},
+		"there is no virtual node":            {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, want: planner.Pending, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
+		"no virtual node, and local nodes":    {facts: noneButLocal, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
 		"a scheduling gate":                   {pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonSchedulingGated},
 		"a node selector":                     {pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
 		"the same, and local nodes":           {facts: strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Local, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
@@ -232,15 +236,23 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 			require.NotNil(t, planned.Reason)
 			assert.Equal(t, tc.stage, planned.Reason.Stage)
 			assert.Equal(t, tc.reason, planned.Reason.Reason)
-			if tc.why != "" {
-				assert.Equal(t, tc.why, planned.Nodes[0].Reason)
-				assert.Contains(t, planned.Reason.Message, tc.why, "the message has the verdict")
-			}
-			if tc.follow != (planner.Follow{}) {
-				first := planned.Follows[0]
-				assert.Equal(t, tc.follow, planner.Follow{Kind: first.Kind, Name: first.Name, State: first.State, Optional: first.Optional})
-			}
+			checkCause(t, planned, tc.why, tc.follow)
 		})
+	}
+}
+
+// checkCause compares the verdict about the first node, and the first object that the pod needs, unless
+// they are zero.
+func checkCause(t *testing.T, planned *planner.Plan, why string, follow planner.Follow) {
+	t.Helper()
+	if why != "" {
+		assert.Equal(t, why, planned.Nodes[0].Reason)
+		assert.Contains(t, planned.Reason.Message, why, "the message has the verdict")
+	}
+	if follow != (planner.Follow{}) {
+		first := planned.Follows[0]
+		got := planner.Follow{Kind: first.Kind, Name: first.Name, State: first.State, Optional: first.Optional}
+		assert.Equal(t, follow, got)
 	}
 }
 

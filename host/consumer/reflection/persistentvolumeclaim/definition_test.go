@@ -157,7 +157,7 @@ func TestAnnotationsThatAnotherWriterChangesAreRestoredLessAndLess(t *testing.T)
 				patches++
 			case engine.RecordEvent:
 				events++
-				assert.Contains(t, a.Message, "keeps changing annotations of the claim")
+				assert.Equal(t, engine.ReasonFailedReflection, a.Reason)
 			}
 		}
 		in.Memory, in.Facts.Now = memory, in.Facts.Now.Add(time.Second)
