@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -347,7 +348,7 @@ func TestAnUnmanagedBindingIsReported(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(other), other))
 	assert.Equal(t, "view", other.RoleRef.Name)
 	require.Len(t, recorded, 1)
-	assert.Contains(t, recorded[0], "is not managed by Longshore")
+	assert.True(t, strings.HasPrefix(recorded[0], "Warning "+reasonNameTaken+" "), recorded[0])
 }
 
 func TestPodsInANamespaceWithoutAccess(t *testing.T) {

@@ -15,6 +15,17 @@ import (
 // ErrPending is the error of a translation while the Configuration of the peer is not complete.
 var ErrPending = errors.New("not all networks of the peer have their CIDRs yet")
 
+// ErrNoAddress is in the error of a translation by an IP that has no address so far.
+var ErrNoAddress = errors.New("no address yet")
+
+// UnreachableError reports an address that peers cannot reach without an IP.
+type UnreachableError struct{ Address string }
+
+// Error implements error.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("peers do not reach address %[1]s, which is not in a pod CIDR of this cluster: create an IP with spec.ip %[1]s in the namespace", e.Address)
+}
+
 // Translator translates an address of one cluster into the address that another cluster uses.
 // Implementations are safe for concurrent use. Callers do not store the result: a translation may
 // change (T41).
@@ -81,11 +92,11 @@ func (o Outgoing) Translate(address string) (string, error) {
 	}
 	switch object := o.IPOf(address); {
 	case object != nil && object.Status.IP == "":
-		return "", fmt.Errorf("IP %s/%s has no address yet", object.Namespace, object.Name)
+		return "", fmt.Errorf("IP %s/%s has %w", object.Namespace, object.Name, ErrNoAddress)
 	case object != nil:
 		return string(object.Status.IP), nil
 	case len(o.Pods) == 0:
 		return address, nil
 	}
-	return "", fmt.Errorf("peers do not reach address %[1]s, which is not in a pod CIDR of this cluster: create an IP with spec.ip %[1]s in the namespace", address)
+	return "", &UnreachableError{Address: address}
 }

@@ -1,6 +1,7 @@
 package address_test
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -168,24 +169,31 @@ func TestAddressesForPeers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		translator address.Translator
 		original   string
-		want, err  string
+		want       string
+		err        error
 	}{
-		"a local pod keeps its address":                      {outgoing, "10.1.0.9", "10.1.0.9", ""},
-		"an IP has the address":                              {outgoing, "203.0.113.7", "10.70.0.4", ""},
-		"an IP without address is waited for":                {outgoing, "203.0.113.8", "", "has no address yet"},
-		"an address without IP is an error":                  {outgoing, "203.0.113.9", "", "create an IP with spec.ip 203.0.113.9"},
-		"IPv6 addresses are not translated":                  {outgoing, "fd00::1", "fd00::1", ""},
-		"while the pod CIDRs are not known, addresses stay":  {address.Outgoing{IPOf: ipOf}, "203.0.113.9", "203.0.113.9", ""},
-		"while the pod CIDRs are not known, IPs are applied": {address.Outgoing{IPOf: ipOf}, "203.0.113.7", "10.70.0.4", ""},
+		"a local pod keeps its address":                      {outgoing, "10.1.0.9", "10.1.0.9", nil},
+		"an IP has the address":                              {outgoing, "203.0.113.7", "10.70.0.4", nil},
+		"an IP without address is waited for":                {outgoing, "203.0.113.8", "", address.ErrNoAddress},
+		"an address without IP is an error":                  {outgoing, "203.0.113.9", "", &address.UnreachableError{Address: "203.0.113.9"}},
+		"IPv6 addresses are not translated":                  {outgoing, "fd00::1", "fd00::1", nil},
+		"while the pod CIDRs are not known, addresses stay":  {address.Outgoing{IPOf: ipOf}, "203.0.113.9", "203.0.113.9", nil},
+		"while the pod CIDRs are not known, IPs are applied": {address.Outgoing{IPOf: ipOf}, "203.0.113.7", "10.70.0.4", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.translator.Translate(tc.original)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err)
+			if unreachable, ok := errors.AsType[*address.UnreachableError](err); ok {
+				assert.Equal(t, tc.err, unreachable)
+				return
+			}
+			if tc.err != nil {
+				require.ErrorIs(t, err, tc.err)
 				return
 			}
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, got)
 		})
 	}
+	require.EqualError(t, &address.UnreachableError{Address: "203.0.113.9"},
+		"peers do not reach address 203.0.113.9, which is not in a pod CIDR of this cluster: create an IP with spec.ip 203.0.113.9 in the namespace")
 }

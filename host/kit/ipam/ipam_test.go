@@ -115,6 +115,13 @@ func TestAllocate(t *testing.T) {
 			assert.Equal(t, tc.result, got.String())
 		})
 	}
+
+	// What operators read.
+	require.EqualError(t, overlap("10.96.0.0/12", "10.96.0.0/16"), "CIDR 10.96.0.0/12 overlaps 10.96.0.0/16")
+	_, err := ipam.Allocate(pools, nil, ipam.Network{CIDR: netip.MustParsePrefix("100.64.0.0/16"), Fixed: true})
+	require.EqualError(t, err, "CIDR 100.64.0.0/16 is outside the pools")
+	_, err = ipam.Allocate(pools, nil, exclusive("10.0.0.0/7"))
+	require.EqualError(t, err, "no free CIDR of length /7 in the pools")
 }
 
 func TestNextIP(t *testing.T) {

@@ -133,5 +133,6 @@ func TestAPodOfOneProviderIsReachedFromAnother(t *testing.T) {
 	_, err = (&PodIPs{Client: e, Pods: e}).Reconcile(t.Context(), request(pod))
 	require.NoError(t, err)
 	_, err = outgoing.Translate("10.71.0.9")
-	require.ErrorContains(t, err, "create an IP", "its address is free again")
+	var unreachable *address.UnreachableError
+	require.ErrorAs(t, err, &unreachable, "its address is free again")
 }
