@@ -247,19 +247,20 @@ func (b *bench) quietObjects(ctx context.Context, objects int) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range byCount(asked.group(func(r request) string {
+	groups := asked.group(func(r request) string {
 		if !r.Ours || r.idle() {
 			return ""
 		}
 		return r.String()
-	})) {
-		b.logf("mirror: %s", name)
-	}
+	})
 	note := fmt.Sprintf("in %s with %d ConfigMaps", minute, objects)
 	b.record.add(
 		compare("mirror/quiet-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0), "neither leases nor heartbeats, "+note),
 		figure("mirror/quiet-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.idle() })), note),
 	)
+	for _, name := range byCount(groups) {
+		b.record.add(figure("mirror/quiet-requests/"+name, "requests", float64(groups[name]), "part of mirror/quiet-requests"))
+	}
 	return nil
 }
 
