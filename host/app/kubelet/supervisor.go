@@ -262,7 +262,7 @@ func (s *supervisor) serve(ctx context.Context, o *Options) error {
 		LeaseMeta: metav1.ObjectMeta{Namespace: s.options.TenantNamespace, Name: o.NodeName},
 		Client:    s.leases.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: s.options.SharedProcess},
 	}
-	return lease.Hold(ctx, lock, func(ctx context.Context) error {
+	return lease.Hold(ctx, lock, time.Now, func(ctx context.Context) error {
 		s.metrics.set(registry, true)
 		defer s.metrics.set(registry, false)
 		s.setRunning(o.NodeName, v)

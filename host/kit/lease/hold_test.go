@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func TestHoldReleasesTheLeaseAfterTheFunction(t *testing.T) {
 				require.NoError(t, err)
 				return *found.Spec.HolderIdentity
 			}
-			err := lease.Hold(t.Context(), newLock("a", clientset), func(context.Context) error {
+			err := lease.Hold(t.Context(), newLock("a", clientset), time.Now, func(context.Context) error {
 				assert.Equal(t, "a", holder())
 				return result
 			})
@@ -33,10 +34,10 @@ func TestHoldReleasesTheLeaseAfterTheFunction(t *testing.T) {
 
 func TestHoldDoesNotRunWithoutTheLease(t *testing.T) {
 	clientset := fake.NewClientset()
-	require.NoError(t, lease.Hold(t.Context(), newLock("a", clientset), func(context.Context) error {
+	require.NoError(t, lease.Hold(t.Context(), newLock("a", clientset), time.Now, func(context.Context) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.NoError(t, lease.Hold(ctx, newLock("b", clientset), func(context.Context) error {
+		require.NoError(t, lease.Hold(ctx, newLock("b", clientset), time.Now, func(context.Context) error {
 			assert.Fail(t, "another holder has the lease")
 			return nil
 		}))
