@@ -25,7 +25,7 @@ func TestTheCommonRootsAreThoseOfTheBundle(t *testing.T) {
 			continue
 		}
 		verified++
-		assert.NoError(t, err, certificate.Subject)
+		require.NoError(t, err, certificate.Subject)
 	}
 	assert.Greater(t, all, 100)
 	assert.True(t, want.Equal(now), "%d roots, of which %d verify and %d are refused", all, verified, refused)
