@@ -36,6 +36,9 @@ const (
 	quickFile   = "bench/raw/quick.json"
 	// idleSettle is how long a fresh installation is left alone before its memory is read.
 	idleSettle = 15 * time.Second
+	// policiesSettle is how long the built-in policies of a fresh installation need to leave memory:
+	// a minute after the last call.
+	policiesSettle = 75 * time.Second
 )
 
 // bench is one run of this command.
@@ -292,7 +295,7 @@ func (b *bench) testbedMeasures(ctx context.Context, o options, dir string, stre
 
 // load runs the loads, those of each run one after the other.
 func (b *bench) load(ctx context.Context, streams, bursts bool) error {
-	settle := idleSettle
+	settle := policiesSettle
 	if b.quick {
 		settle /= 5
 	}

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +21,9 @@ import (
 
 // component is the name of this process in reports on policies: the elected replica reports.
 const component = "manager"
+
+// idlePolicies is short: a ResourceSlice can wait for the policies, and is rarely decided.
+const idlePolicies = 5 * time.Second
 
 // PolicyOptions configure the policies of ResourceSlices. The names are those of the command's
 // flags.
@@ -68,7 +72,7 @@ func (p *slicePolicies) add(mgr ctrl.Manager, o *Options) error {
 			Identity: policies.OfElected(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: o.Namespace, Name: o.PodName}),
 			CacheDir: o.Policies.CacheDir, PrecompiledDir: o.Policies.PrecompiledDir, Compiler: o.Policies.Compiler,
 			Stages:     []chain.Stage{{Point: contract.ResourceSliceAdmission}},
-			ReportKeys: o.Policies.ReportKeys, ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed, OnDemand: true,
+			ReportKeys: o.Policies.ReportKeys, ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed, Idle: idlePolicies,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("loading the policies: %w", err)

@@ -16,9 +16,6 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// idleModule is how long a module that is loaded on demand stays after its last call.
-const idleModule = 5 * time.Second
-
 // loadedModule is a module in memory.
 type loadedModule interface {
 	chain.Policy
@@ -30,12 +27,13 @@ type loadedModule interface {
 
 var _ loadedModule = (*module.Module)(nil)
 
-// onDemand is a module that is in memory only while it is called, for components that rarely
-// call it. A call after a pause loads it again, from the cache of compiled modules. It may be
-// called concurrently.
+// onDemand is a module that is in memory only until a while after its last call. A call after a
+// pause loads it again, from the cache of compiled modules. It may be called concurrently.
 type onDemand struct {
-	load     func(context.Context) (loadedModule, error)
-	clock    clock.WithDelayedExecution
+	load  func(context.Context) (loadedModule, error)
+	clock clock.WithDelayedExecution
+	// idle is how long the module stays after its last call.
+	idle     time.Duration
 	name     string
 	digest   string
 	manifest *contract.Manifest
@@ -46,15 +44,18 @@ type onDemand struct {
 	loaded loadedModule
 	// calls are under way.
 	calls int
-	// drop drops the module after the last call; nil before the first.
+	// drop drops the module after the last call.
 	drop clock.Timer
 }
 
-// newOnDemand takes over a module and drops it. load loads it again.
-func newOnDemand(ctx context.Context, clock clock.WithDelayedExecution, first loadedModule, load func(context.Context) (loadedModule, error)) (*onDemand, error) {
-	return &onDemand{
-		load: load, clock: clock, name: first.Name(), digest: first.Digest(), manifest: first.Manifest(), checks: first.ChecksSettings(),
-	}, first.Close(ctx)
+// newOnDemand takes over a module, as if it had just been called. load loads it again.
+func newOnDemand(ctx context.Context, clock clock.WithDelayedExecution, idle time.Duration, first loadedModule, load func(context.Context) (loadedModule, error)) *onDemand {
+	o := &onDemand{
+		load: load, clock: clock, idle: idle, name: first.Name(), digest: first.Digest(), manifest: first.Manifest(), checks: first.ChecksSettings(),
+		loaded: first, calls: 1,
+	}
+	o.release(ctx)
+	return o
 }
 
 // Name implements chain.Policy.
@@ -126,7 +127,7 @@ func (o *onDemand) release(ctx context.Context) {
 		o.drop.Stop()
 	}
 	ctx = context.WithoutCancel(ctx)
-	o.drop = o.clock.AfterFunc(idleModule, func() { o.dropIdle(ctx) })
+	o.drop = o.clock.AfterFunc(o.idle, func() { o.dropIdle(ctx) })
 }
 
 // dropIdle drops the module unless a call is under way, whose end starts the timer again.

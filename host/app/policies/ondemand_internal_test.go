@@ -45,21 +45,26 @@ func (m countedModule) Close(context.Context) error {
 	return nil
 }
 
-func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
+const testIdle = time.Minute
+
+func TestAModuleOnDemandIsInMemoryUntilAWhileAfterItsLastCall(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	closed, loads := &atomic.Int32{}, &atomic.Int32{}
 	module := countedModule{closed: closed, proceed: make(chan struct{})}
-	policy, err := newOnDemand(t.Context(), clock, module, func(context.Context) (loadedModule, error) {
+	policy := newOnDemand(t.Context(), clock, testIdle, module, func(context.Context) (loadedModule, error) {
 		loads.Add(1)
 		return module, nil
 	})
-	require.NoError(t, err)
-	assert.EqualValues(t, 1, closed.Load(), "the first module is dropped when it has been described")
+	clock.Step(testIdle - 1)
+	_, all := policy.Instances()
+	assert.Equal(t, 1, all, "the first module serves the calls of the start")
+	clock.Step(1)
+	require.Eventually(t, func() bool { return closed.Load() == 1 }, time.Minute, time.Millisecond, "the first module is dropped when nothing calls it")
 	assert.Equal(t, "default", policy.Name())
 	assert.Equal(t, "sha256:1", policy.Digest())
 	assert.Equal(t, "default", policy.Manifest().Name)
 	assert.True(t, policy.ChecksSettings())
-	_, all := policy.Instances()
+	_, all = policy.Instances()
 	assert.Zero(t, all)
 
 	// Two calls at once load it once, and the timer of an earlier call does not drop it.
@@ -78,7 +83,7 @@ func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
 		defer policy.mu.Unlock()
 		return policy.calls == 2
 	}, time.Minute, time.Millisecond)
-	clock.Step(idleModule)
+	clock.Step(testIdle)
 	assert.EqualValues(t, 1, closed.Load())
 	_, all = policy.Instances()
 	assert.Equal(t, 1, all)
@@ -86,20 +91,22 @@ func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
 	calls.Wait()
 	assert.EqualValues(t, 1, loads.Load())
 
-	clock.Step(idleModule)
+	clock.Step(testIdle)
 	require.Eventually(t, func() bool { return closed.Load() == 2 }, time.Minute, time.Millisecond, "it is dropped after the last call")
-	_, _, err = policy.Call(t.Context(), "export", nil)
+	_, _, err := policy.Call(t.Context(), "export", nil)
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, loads.Load(), "a call after the pause loads it again")
 }
 
 func TestAModuleOnDemandThatCannotBeLoadedFailsTheCall(t *testing.T) {
 	gone := errors.New("the cache is gone")
-	policy, err := newOnDemand(t.Context(), clocktesting.NewFakeClock(time.Now()), countedModule{closed: &atomic.Int32{}}, func(context.Context) (loadedModule, error) {
+	clock, closed := clocktesting.NewFakeClock(time.Now()), &atomic.Int32{}
+	policy := newOnDemand(t.Context(), clock, testIdle, countedModule{closed: closed}, func(context.Context) (loadedModule, error) {
 		return nil, gone
 	})
-	require.NoError(t, err)
-	_, _, err = policy.Call(t.Context(), "export", nil)
+	clock.Step(testIdle)
+	require.Eventually(t, func() bool { return closed.Load() == 1 }, time.Minute, time.Millisecond)
+	_, _, err := policy.Call(t.Context(), "export", nil)
 	require.ErrorIs(t, err, gone)
 	require.ErrorIs(t, policy.ValidateSettings(t.Context(), nil), gone)
 }

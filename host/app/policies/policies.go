@@ -4,12 +4,14 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -53,10 +55,15 @@ type Options struct {
 	Metrics *policysource.Metrics
 	// Changed is called after decisions may have changed; it may be nil and must not block.
 	Changed func()
-	// OnDemand keeps the built-in module in memory only while it is called, for a component that
-	// calls it rarely.
-	OnDemand bool
+	// Idle is how long the built-in module stays in memory after its last call; zero means a minute.
+	// A call after a longer pause loads it again, with the compiled code of CacheDir or
+	// PrecompiledDir. Without CacheDir the module stays.
+	Idle time.Duration
 }
+
+// defaultIdle is long enough that pods which are created now and then seldom wait for the built-in
+// module: loading it takes two tenths of a second.
+const defaultIdle = time.Minute
 
 // Namespaces lists Longshore's own namespace and the others from which the operator allows
 // modules, each once.
@@ -127,7 +134,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		return nil, fmt.Errorf("creating the policy engine: %w", err)
 	}
 	p := &Policies{engine: runtime}
-	builtin, err := p.builtIn(ctx, options.OnDemand)
+	builtin, err := p.builtIn(ctx, options)
 	if err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
@@ -158,13 +165,14 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 }
 
 // builtIn returns the module of the built-in policies, which stays in memory or is loaded on demand.
-func (p *Policies) builtIn(ctx context.Context, demand bool) (chain.Policy, error) {
+func (p *Policies) builtIn(ctx context.Context, options Options) (chain.Policy, error) {
 	policy, err := loadBuiltIn(ctx, p.engine)
 	first, isModule := policy.(loadedModule)
-	if err != nil || !demand || !isModule {
+	// Without the compiled code, loading it again would take seconds and many times its memory.
+	if err != nil || options.CacheDir == "" || !isModule {
 		return policy, err
 	}
-	return newOnDemand(ctx, clock.RealClock{}, first, func(ctx context.Context) (loadedModule, error) {
+	return newOnDemand(ctx, clock.RealClock{}, cmp.Or(options.Idle, defaultIdle), first, func(ctx context.Context) (loadedModule, error) {
 		policy, err := loadBuiltIn(ctx, p.engine)
 		if err != nil {
 			return nil, err
@@ -174,7 +182,7 @@ func (p *Policies) builtIn(ctx context.Context, demand bool) (chain.Policy, erro
 			return nil, fmt.Errorf("built-in policies of type %T are not a module", policy)
 		}
 		return loaded, nil
-	})
+	}), nil
 }
 
 func (p *Policies) load(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
