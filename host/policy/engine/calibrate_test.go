@@ -86,7 +86,7 @@ func classes() map[string]class {
 		"dependent wide loads":      {code: encode.Code(encode.Get(word), 0xfd, 0, 0, 0, 0xfd, 0x1b, 0, encode.Set(word)), chain: true},
 		"loads from anywhere":       {code: encode.Code(somewhere, 0x28, 2, 0, encode.Set(word))},
 		"stores to anywhere":        {code: encode.Code(somewhere, encode.Get(word), 0x36, 2, 0)},
-		"near loads":                {code: encode.Code(encode.Get(word), 0x28, 2, 0, encode.Set(word))},
+		"near loads":                {code: encode.Code(encode.Get(otherWord), 0x28, 2, 0, encode.Get(word), 0x6a, encode.Set(word))},
 		"additions":                 {code: binaryOf(word, otherWord, 0x6a)},
 		"multiplications":           {code: binaryOf(long, otherLong, 0x7e)},
 		"divisions":                 {code: binaryOf(long, otherLong, 0x80)},
@@ -337,7 +337,7 @@ func mixed(seed uint64) class {
 			code = encode.Code(0x02, 0x40, 0x03, 0x40, code, encode.Get(word), encode.Const32(1<<10), 0x71, 0x0d, 0, 0x0b, 0x0b)
 		}
 		mix.code = append(mix.code, code...)
-		mix.chain = mix.chain || c.chain
+		mix.chain, mix.data = mix.chain || c.chain, max(mix.data, c.data)
 	}
 	mix.times = 1 + random.IntN(4)
 	return mix
