@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -34,6 +35,15 @@ func (r *runner) confirmAbsence(ctx context.Context, key Key) error {
 	}
 	r.states.update(key, func(s *keyState) { s.absent = true })
 	return nil
+}
+
+// keeps reports whether actions change nothing, as those about a remote object that another definition
+// manages, for example the Secret of a token.
+func keeps(actions []Action) bool {
+	return !slices.ContainsFunc(actions, func(action Action) bool {
+		_, isKept := action.(Keep)
+		return !isKept
+	})
 }
 
 // clearAbsence records that a local object exists.

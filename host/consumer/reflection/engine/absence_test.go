@@ -98,8 +98,11 @@ func TestAnAbsenceIsConfirmedOnce(t *testing.T) {
 	assert.Equal(t, 1, local.count("get ConfigMap"))
 
 	// It comes back and goes again: that is another question.
+	held, _ := get(t.Context(), remote.WithWatch, "shop-rome", "orphan", &corev1.ConfigMap{})
+	held.Finalizers = nil
+	require.NoError(t, remote.Update(t.Context(), held))
 	require.NoError(t, local.Create(t.Context(), localMap("orphan", map[string]string{"k": "2"})))
-	w.fence(t, "fence-d")
+	w.remoteData(t, "orphan", "2")
 	require.NoError(t, local.Delete(t.Context(), localMap("orphan", nil)))
 	require.Eventually(t, func() bool { return local.count("get ConfigMap") == 2 }, soon, tick)
 }
@@ -132,4 +135,25 @@ func TestAFailedReadOfNamespaceMapsStopsNothing(t *testing.T) {
 	assert.True(t, mapped)
 	local.deny(tenant, nil)
 	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
+}
+
+// keeper decides about nothing, and reports the keys that it was asked about.
+type keeper struct{ asked chan string }
+
+func (keeper) Resource() Resource { return maps{}.Resource() }
+
+func (k keeper) Decide(in Input) ([]Action, error) {
+	k.asked <- in.Key.Name
+	return []Action{Keep{Reason: "another definition manages the remote object"}}, nil
+}
+
+func TestAnAbsenceThatChangesNothingIsNotConfirmed(t *testing.T) {
+	local, remote := mapped(t)
+	require.NoError(t, remote.Create(t.Context(), remoteMap("kept")))
+	asked := make(chan string)
+	w := start(t, local, remote, keeper{asked})
+	assert.Equal(t, "kept", <-asked)
+	w.engine.PoliciesChanged()
+	assert.Equal(t, "kept", <-asked, "the first decision is over")
+	assert.Zero(t, local.count("get ConfigMap"))
 }

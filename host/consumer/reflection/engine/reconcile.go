@@ -116,14 +116,14 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		}
 		return 0, nil
 	}
-	if in.Local == nil && !r.resource.LocalUnwatched {
-		if err := r.confirmAbsence(ctx, key); err != nil {
-			return 0, err
-		}
-	}
 	actions, err := r.definition.Decide(in)
 	if err != nil {
 		return 0, r.recordError(in, &decisionError{err})
+	}
+	if in.Local == nil && !r.resource.LocalUnwatched && !keeps(actions) {
+		if err := r.confirmAbsence(ctx, key); err != nil {
+			return 0, err
+		}
 	}
 	x := &execution{runner: r, in: in, caches: caches, local: caches.local, remote: caches.remote}
 	again, err = x.run(ctx, actions)
