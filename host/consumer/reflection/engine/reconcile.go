@@ -116,14 +116,9 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		}
 		return 0, nil
 	}
-	actions, err := r.definition.Decide(in)
+	actions, err := r.decide(ctx, in)
 	if err != nil {
-		return 0, r.recordError(in, &decisionError{err})
-	}
-	if in.Local == nil && !r.resource.LocalUnwatched && !keeps(actions) {
-		if err := r.confirmAbsence(ctx, key); err != nil {
-			return 0, err
-		}
+		return 0, err
 	}
 	x := &execution{runner: r, in: in, caches: caches, local: caches.local, remote: caches.remote}
 	again, err = x.run(ctx, actions)
@@ -134,6 +129,18 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		return 0, r.recordError(in, err)
 	}
 	return again, nil
+}
+
+// decide returns the actions of the definition. An absence that they rely on is confirmed.
+func (r *runner) decide(ctx context.Context, in Input) ([]Action, error) {
+	actions, err := r.definition.Decide(in)
+	switch {
+	case err != nil:
+		return nil, r.recordError(in, &decisionError{err})
+	case in.Local != nil || r.resource.LocalUnwatched || keeps(actions):
+		return actions, nil
+	}
+	return actions, r.confirmAbsence(ctx, in.Key)
 }
 
 // fallback handles an object whose namespace is not offloaded. Before the mapped namespaces are
