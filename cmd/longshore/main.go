@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,6 +16,9 @@ import (
 	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
+	// The image has no certificate authorities of its own; API servers of providers may have
+	// certificates that every system trusts.
+	_ "golang.org/x/crypto/x509roots/fallback"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -24,9 +26,6 @@ import (
 )
 
 func main() {
-	// The image has no certificate authorities of its own; API servers of providers may have
-	// certificates that every system trusts.
-	x509.SetFallbackRoots(commonRoots())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := command(os.Args).ExecuteContext(ctx); err != nil {

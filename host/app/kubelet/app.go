@@ -7,11 +7,8 @@
 // replaced when the Secret changes. A process has one virtual node and ends with it, or has
 // those of a shared Deployment, which a supervisor starts and stops (ADR 69).
 //
-// Idle, with one mapped namespace and on two cores, a test binary, which is larger than a virtual
-// kubelet, has a proportional set size of 55 MiB with one virtual node, and of 114 MiB with 50. It has
-// 8 watches towards the provider in both cases (no right on Ingresses is granted there); 169 with 50
-// before virtual nodes shared them. LONGSHORE_TEST_VIRTUAL_NODES=50 go test ./host/app/kubelet -v -run
-// TestManyVirtualNodesOfAProcess prints these figures.
+// With one mapped namespace, a process has 8 watches towards the provider, with one virtual node and with
+// 50 (TestManyVirtualNodesOfAProcess; no right on Ingresses is granted there).
 package kubelet
 
 import (
