@@ -23,10 +23,10 @@ func (v *virtualNode) newReader(ctx context.Context, config *rest.Config, stream
 		ctrl.LoggerFrom(ctx).Info("The provider has no feed, watching each namespace")
 		return direct, nil
 	}
-	shared, err := engine.NewClient(feed.Config(config), v.scheme, definitions...)
+	reader, err := feed.NewReader(config, v.scheme)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the feed of the provider: %w", err)
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Watching the namespaces of the provider through its feed")
-	return feed.New(direct, shared, streams), nil
+	return feed.New(direct, reader, streams), nil
 }

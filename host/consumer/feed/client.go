@@ -25,7 +25,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -35,7 +34,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,32 +59,13 @@ var errTimeout = errors.New("the feed does not begin the watch")
 // IsServed reports whether a provider has a feed. It is true if the provider could not be asked:
 // each watch does without the feed if it fails.
 func IsServed(ctx context.Context, config *rest.Config) bool {
-	config = rest.CopyConfig(config)
-	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
-	c, err := rest.UnversionedRESTClientFor(config)
+	c, err := unversioned(config)
 	if err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
 	return !apierrors.IsNotFound(c.Get().AbsPath(feed.Path).Do(ctx).Error())
-}
-
-// Config returns the configuration of a client whose watches in all namespaces are those of the feed.
-func Config(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return redirect{next} })
-	return config
-}
-
-// redirect sends requests for a collection in all namespaces to the feed.
-type redirect struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (r redirect) RoundTrip(request *http.Request) (*http.Response, error) {
-	request = request.Clone(request.Context())
-	request.URL.Path, request.URL.RawPath = feed.PathOf(request.URL.Path), ""
-	return r.next.RoundTrip(request) //nolint:wrapcheck // an http.RoundTripper returns the error of the next
 }
 
 // Streams are the open watches of a feed. Clients of the same provider and user can share them. It is
@@ -115,13 +94,14 @@ func NewStreams(now func() time.Time) *Streams {
 type Client struct {
 	client.WithWatch
 
-	feed    client.WithWatch
+	// watch opens a watch of the feed.
+	watch   func(ctx context.Context, kind schema.GroupVersionKind, options *metav1.ListOptions) (watch.Interface, error)
 	streams *Streams
 }
 
-// New returns a Client. direct is the client of the API server, and feed one with a [Config].
-func New(direct, feed client.WithWatch, streams *Streams) *Client {
-	return &Client{WithWatch: direct, feed: feed, streams: streams}
+// New returns a Client. direct is the client of the API server.
+func New(direct client.WithWatch, feed *Reader, streams *Streams) *Client {
+	return &Client{WithWatch: direct, watch: feed.watch, streams: streams}
 }
 
 // IsWatchListSemanticsUnSupported reports to reflectors that a watch has no initial events: they list
@@ -142,7 +122,7 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, options ...cl
 func (c *Client) listInitial(ctx context.Context, list client.ObjectList, o *client.ListOptions) bool {
 	raw := o.AsListOptions()
 	kind, err := c.kindOf(list)
-	if err != nil || !feed.HasKind(kind) || o.Namespace == "" || raw.LabelSelector == "" || raw.ResourceVersion == "" ||
+	if err != nil || !isServed(kind) || o.Namespace == "" || raw.LabelSelector == "" || raw.ResourceVersion == "" ||
 		raw.ResourceVersionMatch == metav1.ResourceVersionMatchExact || raw.Continue != "" {
 		return false
 	}
@@ -151,7 +131,7 @@ func (c *Client) listInitial(ctx context.Context, list client.ObjectList, o *cli
 		return false
 	}
 	defer c.streams.release(s)
-	s.open.Do(func() { c.open(ctx, s, list, raw) })
+	s.open.Do(func() { c.open(ctx, s, raw) })
 	objects, version, ok := s.take(ctx, o.Namespace, raw.ResourceVersion)
 	if !ok || meta.SetList(list, objects) != nil {
 		return false
@@ -166,7 +146,7 @@ func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...c
 	raw := o.AsListOptions()
 	kind, err := c.kindOf(list)
 	version := raw.ResourceVersion
-	if err != nil || !feed.HasKind(kind) || o.Namespace == "" || version == "" || version == "0" || raw.SendInitialEvents != nil {
+	if err != nil || !isServed(kind) || o.Namespace == "" || version == "" || version == "0" || raw.SendInitialEvents != nil {
 		return c.direct(ctx, list, o)
 	}
 	key := streamKey{kind: kind, labels: raw.LabelSelector, fields: raw.FieldSelector}
@@ -174,7 +154,7 @@ func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...c
 	if s == nil {
 		return c.direct(ctx, list, o)
 	}
-	s.open.Do(func() { c.open(ctx, s, list, raw) })
+	s.open.Do(func() { c.open(ctx, s, raw) })
 	if s.err != nil {
 		c.streams.release(s)
 		if apierrors.IsResourceExpired(s.err) || apierrors.IsGone(s.err) {
@@ -191,6 +171,11 @@ func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...c
 		return c.direct(ctx, list, o)
 	}
 	return nil, err
+}
+
+func isServed(kind schema.GroupVersionKind) bool {
+	_, ok := feed.ResourceOf(kind)
+	return ok
 }
 
 func (c *Client) kindOf(list client.ObjectList) (schema.GroupVersionKind, error) {
@@ -286,7 +271,7 @@ func (s *Streams) forgetLocked(ended *stream) {
 
 // open opens the watch of a stream with the selectors of its first user, and from its resource version
 // or with initial events.
-func (c *Client) open(ctx context.Context, s *stream, list client.ObjectList, first *metav1.ListOptions) {
+func (c *Client) open(ctx context.Context, s *stream, first *metav1.ListOptions) {
 	defer context.AfterFunc(ctx, s.cancel)()
 	options := &metav1.ListOptions{LabelSelector: first.LabelSelector, FieldSelector: first.FieldSelector, AllowWatchBookmarks: true}
 	if s.isInitial {
@@ -295,7 +280,7 @@ func (c *Client) open(ctx context.Context, s *stream, list client.ObjectList, fi
 		options.ResourceVersion = first.ResourceVersion
 	}
 	timeout := time.AfterFunc(openTimeout, s.cancel)
-	w, err := c.feed.Watch(s.ctx, list, &client.ListOptions{Raw: options})
+	w, err := c.watch(s.ctx, s.key.kind, options)
 	if !timeout.Stop() && err == nil {
 		w.Stop()
 		err = errTimeout

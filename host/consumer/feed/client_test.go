@@ -51,19 +51,16 @@ func newRig() *rig {
 			return watch.NewEmptyWatch(), nil
 		},
 	})
-	shared := interceptor.NewClient(c, interceptor.Funcs{
-		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
-			if r.refusal != nil {
-				return nil, r.refusal
-			}
-			raw := (&client.ListOptions{}).ApplyOptions(options).AsListOptions()
-			r.initial = raw.SendInitialEvents != nil && raw.ResourceVersionMatch == metav1.ResourceVersionMatchNotOlderThan
-			w := watch.NewFakeWithChanSize(1000, false)
-			r.began <- w
-			return w, nil
-		},
-	})
-	r.client = New(direct, shared, NewStreams(func() time.Time { return r.now }))
+	r.client = New(direct, &Reader{}, NewStreams(func() time.Time { return r.now }))
+	r.client.watch = func(_ context.Context, _ schema.GroupVersionKind, options *metav1.ListOptions) (watch.Interface, error) {
+		if r.refusal != nil {
+			return nil, r.refusal
+		}
+		r.initial = options.SendInitialEvents != nil && options.ResourceVersionMatch == metav1.ResourceVersionMatchNotOlderThan
+		w := watch.NewFakeWithChanSize(1000, false)
+		r.began <- w
+		return w, nil
+	}
 	return r
 }
 

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -54,21 +53,15 @@ func KindOf(resource string) (schema.GroupVersionKind, bool) {
 	return kind, ok
 }
 
-// HasKind reports whether the feed has a resource of a kind.
-func HasKind(kind schema.GroupVersionKind) bool {
-	for _, served := range gvkOf {
+// ResourceOf returns the resource of a kind, and whether the feed has it.
+func ResourceOf(kind schema.GroupVersionKind) (resource string, ok bool) {
+	for resource, served := range gvkOf {
 		if served == kind {
-			return true
+			return resource, true
 		}
 	}
-	return false
+	return "", false
 }
-
-// collection is the path of a resource in all namespaces.
-var collection = regexp.MustCompile(`/(?:api/[^/]+|apis/[^/]+/[^/]+)/([^/]+)$`)
-
-// PathOf returns the path of the feed for the path of a collection in all namespaces.
-func PathOf(path string) string { return collection.ReplaceAllString(path, Path+"/$1") }
 
 // CollectionOf returns the path of a resource of the feed in all namespaces of the API server.
 func CollectionOf(resource string) (string, bool) {

@@ -1,6 +1,8 @@
 package feed
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,4 +49,79 @@ func TestTheEndOfTheInitialEvents(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, e.endsInitial, raw)
 	}
+}
+
+func TestObjectsHaveNoManagedFieldsOfUpdates(t *testing.T) {
+	const fields = `[{"manager":"kubelet","fieldsV1":{"f:status":{}}}]`
+	for name, test := range map[string]struct{ raw, want string }{
+		"last, as in built-in kinds": {
+			`{"type":"ADDED","object":{"metadata":{"name":"a","managedFields":` + fields + `},"spec":{}}}`,
+			`{"type":"ADDED","object":{"metadata":{"name":"a"},"spec":{}}}`,
+		},
+		"in the middle, as in custom resources": {
+			`{"type":"ADDED","object":{"metadata":{"generation":1,"managedFields":` + fields + `,"name":"a"}}}`,
+			`{"type":"ADDED","object":{"metadata":{"generation":1,"name":"a"}}}`,
+		},
+		"first": {
+			`{"type":"ADDED","object":{"metadata":{"managedFields":` + fields + `,"name":"a"}}}`,
+			`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`,
+		},
+		"alone": {
+			`{"type":"ADDED","object":{"metadata":{"managedFields":` + fields + `}}}`,
+			`{"type":"ADDED","object":{"metadata":{}}}`,
+		},
+		"none": {`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`, `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`},
+		"in an annotation, which has a copy": {
+			`{"type":"ADDED","object":{"metadata":{"annotations":{"copy":"{\"managedFields\":` + `[]}"},"managedFields":` + fields + `}}}`,
+			`{"type":"ADDED","object":{"metadata":{"annotations":{"copy":"{\"managedFields\":[]}"}}}}`,
+		},
+		"those of an embedded object before": {
+			`{"type":"ADDED","object":{"a":{"managedFields":[1]},"metadata":{"managedFields":` + fields + `}}}`,
+			`{"type":"ADDED","object":{"a":{"managedFields":[1]},"metadata":{"managedFields":` + fields + `}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := parse([]byte(test.raw))
+			require.NoError(t, err)
+			assert.Equal(t, test.want, string(e.raw))
+		})
+	}
+}
+
+// FuzzParse checks that an event means the same without managedFields.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a","managedFields":[{"manager":"kubelet"}]},"spec":{}}}`))
+	f.Add([]byte(`{"type":"ADDED","object":{"metadata":{"managedFields":[],"name":"\"managedFields\":[]"}}}`))
+	f.Add([]byte(`{"object":{"spec":{"managedFields":null},"metadata":{"managedFields":null}}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := parse(raw)
+		if err != nil {
+			return
+		}
+		var before, after any
+		require.NoError(t, json.Unmarshal(raw, &before))
+		require.NoError(t, json.Unmarshal(e.raw, &after))
+		if !assert.ObjectsAreEqual(before, after) {
+			assert.Equal(t, without(before), without(after), "%s", e.raw)
+		}
+	})
+}
+
+// without removes the managedFields from all objects.
+func without(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if strings.EqualFold(key, "managedFields") {
+				delete(v, key)
+				continue
+			}
+			v[key] = without(inner)
+		}
+	case []any:
+		for i := range v {
+			v[i] = without(v[i])
+		}
+	}
+	return value
 }

@@ -14,8 +14,8 @@
 // A bookmark with [feed.NamespacesAnnotation] lists the namespaces whose events follow, from its resource
 // version on: the first event of a watch, and again when the set changes. So a change ends no watch. The
 // initial events (KEP-3157) are those of one set of namespaces: one that is added meanwhile is announced
-// after their end. Events have no labels of the consumer, so that the feed reads those of all pods of the
-// provider, once for each consumer. Objects are JSON.
+// after their end. Objects are JSON, without managedFields unless some are of an apply. Events have no
+// labels of the consumer, so that the feed reads those of all pods of the provider, once for each consumer.
 //
 // TestTheFeedOfTheChart runs webhook and virtual kubelet as processes with the rights of the chart: one
 // watch for each kind, an orderly update and a crash of the webhook without a lost change, and no event
@@ -50,6 +50,8 @@ const (
 	// maxWatches is how many watches one consumer may have at a replica. Each reads the events of all
 	// consumers, in the process that also serves admission. A virtual kubelet has one for each kind.
 	maxWatches = 256
+	// ahead is how many events are read while earlier ones are written. They are sent together.
+	ahead = 8
 )
 
 var errNoNamespace = errors.New("the groups of the caller may watch this kind in no namespace")
@@ -175,7 +177,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	events := make(chan event)
+	events := make(chan event, ahead)
 	go func() {
 		defer close(events)
 		receive(ctx, upstream.Body, events)
@@ -214,12 +216,8 @@ func (h *Handler) request(ctx context.Context, uri string) (*http.Response, erro
 
 // receive sends the events of a watch until it ends.
 func receive(ctx context.Context, body io.Reader, events chan<- event) {
-	for decoder := json.NewDecoder(body); ; {
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return
-		}
-		e, err := parse(raw)
+	for received := feed.Events(body); received.Scan(); {
+		e, err := parse(received.Bytes())
 		if err != nil {
 			return
 		}
@@ -262,7 +260,7 @@ func (o *stream) run(ctx context.Context, events <-chan event) {
 		case <-ctx.Done():
 			return
 		case e, ok := <-events:
-			if !ok || !o.pass(e) {
+			if !ok || !o.pass(e) || len(events) == 0 && o.control.Flush() != nil {
 				return
 			}
 		case <-changed:
@@ -275,10 +273,10 @@ func (o *stream) run(ctx context.Context, events <-chan event) {
 	}
 }
 
-// announce writes a bookmark with the namespaces that are shown from here on.
+// announce sends a bookmark with the namespaces that are shown from here on.
 func (o *stream) announce() bool {
 	raw, err := feed.Bookmark(o.resource, o.position, o.shown.UnsortedList())
-	return err == nil && o.write(raw)
+	return err == nil && o.write(raw) && o.control.Flush() == nil
 }
 
 // pass writes an event that the caller may see. It returns false at the end of the watch.
@@ -291,10 +289,8 @@ func (o *stream) pass(e event) bool {
 }
 
 func (o *stream) write(raw []byte) bool {
-	if _, err := o.w.Write(append(raw, '\n')); err != nil {
-		return false
-	}
-	return o.control.Flush() == nil
+	_, err := o.w.Write(append(raw, '\n'))
+	return err == nil
 }
 
 func (h *Handler) hasEnded() bool {

@@ -154,7 +154,7 @@ func TestErrorsOfTheAPIServerReachTheCaller(t *testing.T) {
 	}{
 		"when the watch begins": {code: http.StatusGone, body: status, want: status},
 		"later": {
-			code: http.StatusOK, body: `{"type":"ERROR","object":` + status + `}`,
+			code: http.StatusOK, body: `{"type":"ERROR","object":` + status + `}` + "\n",
 			want: `{"object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"feed.longshore.dev/namespaces":"web-rome"}}},"type":"BOOKMARK"}` + "\n" +
 				`{"type":"ERROR","object":` + status + `}` + "\n",
 		},
