@@ -57,6 +57,7 @@ type streamServer interface {
 type nodeRunner interface {
 	runner
 	VirtualNodeChanged(vn *offloadingv1beta1.VirtualNode)
+	ForeignClusterChanged(fc *liqocorev1beta1.ForeignCluster)
 	Refresh()
 }
 
@@ -204,6 +205,12 @@ func (s *session) virtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
 	}
 }
 
+func (s *session) foreignClusterChanged(fc *liqocorev1beta1.ForeignCluster) {
+	if s.node != nil {
+		s.node.ForeignClusterChanged(fc)
+	}
+}
+
 // definitions returns the definitions of the kinds that have workers.
 func (v *virtualNode) definitions() []engine.Definition {
 	o, origin := v.options, v.origin()
@@ -287,6 +294,7 @@ func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine, por
 	if err != nil {
 		return nil, fmt.Errorf("composing the node: %w", err)
 	}
+	n.ForeignClusterChanged(v.currentForeignCluster())
 	return n, nil
 }
 
@@ -298,12 +306,10 @@ func (v *virtualNode) setReachable(reachable bool) {
 	v.reachable.Set(value)
 }
 
-// newWatcher returns a client for the two cluster-scoped kinds that a Node depends on. Its
-// mapper needs no discovery.
+// newWatcher returns a client for Nodes. Its mapper needs no discovery.
 func (v *virtualNode) newWatcher() (client.WithWatch, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	mapper.Add(liqocorev1beta1.GroupVersion.WithKind("ForeignCluster"), meta.RESTScopeRoot)
 	watcher, err := client.NewWithWatch(v.config, client.Options{Scheme: v.scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
@@ -23,8 +24,9 @@ type serverPart struct{ part }
 
 func (p serverPart) Run(ctx, _ context.Context) error { return p.part.Run(ctx) }
 
-func (part) VirtualNodeChanged(*offloadingv1beta1.VirtualNode) {}
-func (part) Refresh()                                          {}
+func (part) VirtualNodeChanged(*offloadingv1beta1.VirtualNode)     {}
+func (part) ForeignClusterChanged(*liqocorev1beta1.ForeignCluster) {}
+func (part) Refresh()                                              {}
 
 func TestNodeAndKubeletAPIDoNotWaitForPolicies(t *testing.T) {
 	node, server, awaited := make(part), make(part), make(chan struct{})

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/election"
@@ -68,9 +69,10 @@ type virtualNode struct {
 
 	kubeconfigChanged chan struct{}
 
-	mu      sync.Mutex
-	session *session
-	leading bool
+	mu             sync.Mutex
+	session        *session
+	leading        bool
+	foreignCluster *liqocorev1beta1.ForeignCluster // of the provider
 	// observations of ResourceReflections are kept in a shared process only.
 	observations []policyv1alpha1.ReflectionObservation
 }
@@ -156,7 +158,7 @@ func (v *virtualNode) run(ctx context.Context) error {
 	if err := v.watchVirtualNodes(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(v.watchConfigurations(ctx), v.watchAPIServerIPs(ctx)); err != nil {
+	if err := errors.Join(v.watchForeignClusters(ctx), v.watchConfigurations(ctx), v.watchAPIServerIPs(ctx)); err != nil {
 		return err
 	}
 	config, err := v.readKubeconfig(ctx)
@@ -254,6 +256,7 @@ func (v *virtualNode) setSession(current *session) {
 	v.session = current
 	if current != nil {
 		current.lead(v.leading)
+		current.foreignClusterChanged(v.foreignCluster)
 	}
 }
 

@@ -43,7 +43,7 @@ type Options struct {
 	// Nodes and Leases are clients of the consumer; leases are in kube-node-lease.
 	Nodes  corev1client.NodeInterface
 	Leases coordinationv1client.LeaseInterface
-	// Local watches ForeignClusters and the Node.
+	// Local watches the Node.
 	Local client.WithWatch
 	// CheckProvider returns an error if the provider's API server does not answer.
 	CheckProvider func(context.Context) error
@@ -122,6 +122,15 @@ func (n *Node) VirtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
 	n.wake()
 }
 
+// ForeignClusterChanged updates the Node to a changed ForeignCluster of the provider, nil for none. It is
+// called before Run, too, if there is one.
+func (n *Node) ForeignClusterChanged(fc *liqocorev1beta1.ForeignCluster) {
+	n.mu.Lock()
+	n.foreignCluster = fc
+	n.mu.Unlock()
+	n.wake()
+}
+
 // Refresh publishes the Node at once if the desired one has changed.
 func (n *Node) Refresh() { signal(n.refreshed) }
 
@@ -144,9 +153,6 @@ func (n *Node) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	if !n.watchForeignCluster(ctx, &group) {
-		return nil
-	}
 	if err := n.checkOwner(ctx); err != nil {
 		return err
 	}

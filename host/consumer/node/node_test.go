@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -369,37 +368,6 @@ func TestNetwork(t *testing.T) {
 			assert.Equal(t, tc.want, n.network())
 		})
 	}
-}
-
-// The label liqo.io/remote-cluster-id is set by a webhook that may be missing.
-func TestForeignClusterIsFoundByItsClusterID(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
-	cluster := func(name, id string) *liqocorev1beta1.ForeignCluster {
-		return &liqocorev1beta1.ForeignCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: liqocorev1beta1.ClusterID(id)},
-		}
-	}
-	c := listClient{ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster("a", "turin"), cluster("b", "milan"), cluster("c", "paris")).Build()}
-	n := newNode(t, fake.NewClientset(), func(o *Options) { o.Local = c })
-	found := func() string {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.foreignCluster == nil {
-			return ""
-		}
-		return n.foreignCluster.Name
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	require.True(t, n.watchForeignCluster(ctx, &group))
-	require.Eventually(t, func() bool { return found() == "b" }, time.Minute, time.Millisecond)
-	require.NoError(t, c.Delete(t.Context(), cluster("a", "turin")))
-	require.NoError(t, c.Delete(t.Context(), cluster("b", "milan")))
-	require.Eventually(t, func() bool { return found() == "" }, time.Minute, time.Millisecond)
 }
 
 func TestMergeTaints(t *testing.T) {
