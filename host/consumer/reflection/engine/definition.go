@@ -99,6 +99,9 @@ type Resource struct {
 	// LeaderOnly is set for objects that do not belong to one virtual node. Of the virtual
 	// kubelets of a provider, only the leader handles them (wire 4.1).
 	LeaderOnly bool
+	// After is the name of a resource. The objects of this one are read in a namespace when those of the
+	// other are, if the engine has it: what is urgent after a restart does not wait for the rest. Optional.
+	After string
 	// Policy is the meaning of the skip and allow annotations.
 	Policy offloadingv1beta1.ReflectionType
 	// Filter asks for Input.Labels and Input.Annotations before every decision.

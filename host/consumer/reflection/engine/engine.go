@@ -178,14 +178,14 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) startInformers(ctx context.Context) (synced []<-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	maps := selection{client: e.options.Local, kind: namespaceMapKind, options: e.selectMaps()}
+	maps := identified(selection{client: e.options.Local, kind: namespaceMapKind, options: e.selectMaps()})
 	e.maps = e.informers.follow(ctx, maps, &subscriber{changed: func(client.Object) { e.wake() }})
 	synced = append(synced, e.maps.synced)
 	for _, r := range e.runners {
 		if r.resource.LocalFields == nil {
 			continue
 		}
-		r.local = e.informers.follow(ctx, r.localSelection(""), &subscriber{changed: func(object client.Object) {
+		r.local = e.informers.follow(ctx, r.selections.local, &subscriber{changed: func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: object.GetNamespace(), Name: object.GetName()})
 		}})
 		synced = append(synced, r.local.synced)
@@ -342,6 +342,7 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 		states:     newStates(),
 		recorder:   e.options.Recorder("liqo-" + resource.Name + "-reflection"),
 	}
+	r.selections = r.newSelections()
 	return r, nil
 }
 

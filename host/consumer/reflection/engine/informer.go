@@ -39,6 +39,8 @@ type selection struct {
 	// user is the name of the resource if its definition trims the objects: others need
 	// them whole.
 	user string
+	// key is set by identified.
+	key informerKey
 }
 
 // informerKey identifies a selection.
@@ -118,7 +120,7 @@ func (i *Informers) follow(ctx context.Context, s selection, by *subscriber) *st
 
 // acquire returns the informer of a selection, which runs until its last subscriber releases it.
 func (i *Informers) acquire(s *selection, by *subscriber) *informer {
-	key := s.key()
+	key := s.key
 	if s.once {
 		key.only = by
 	}
@@ -152,11 +154,13 @@ type use struct {
 
 // releaseAfter releases informers together when the context ends.
 func (i *Informers) releaseAfter(ctx context.Context, uses []use) {
-	context.AfterFunc(ctx, func() {
-		for _, u := range uses {
-			i.release(u.informer, u.by)
-		}
-	})
+	context.AfterFunc(ctx, func() { i.releaseAll(uses) })
+}
+
+func (i *Informers) releaseAll(uses []use) {
+	for _, u := range uses {
+		i.release(u.informer, u.by)
+	}
 }
 
 // release stops an informer that has no other subscriber.
@@ -169,16 +173,24 @@ func (i *Informers) release(used *informer, by *subscriber) {
 	}
 }
 
-func (s *selection) key() informerKey {
+// identified returns a selection with its key.
+func identified(s selection) selection {
 	kind, _ := s.client.GroupVersionKindFor(s.kind.New()) // New has checked the kinds
-	key := informerKey{isRemote: s.isRemote, once: s.once, kind: kind, namespace: s.options.Namespace, user: s.user}
+	s.key = informerKey{isRemote: s.isRemote, once: s.once, kind: kind, namespace: s.options.Namespace, user: s.user}
 	if s.options.LabelSelector != nil {
-		key.labels = s.options.LabelSelector.String()
+		s.key.labels = s.options.LabelSelector.String()
 	}
 	if s.options.FieldSelector != nil {
-		key.fields = s.options.FieldSelector.String()
+		s.key.fields = s.options.FieldSelector.String()
 	}
-	return key
+	return s
+}
+
+// in returns the same selection in a namespace.
+func (s *selection) in(namespace string) selection {
+	within := *s
+	within.options.Namespace, within.key.namespace = namespace, namespace
+	return within
 }
 
 func (i *informer) add(s *subscriber) {

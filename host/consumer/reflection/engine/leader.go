@@ -48,7 +48,9 @@ func (e *Engine) startLeaderOnly(ctx context.Context, group *sync.WaitGroup) {
 			// Another leader may have applied something else since.
 			r.states.dropNamespace(local)
 			r.start(ctx, group)
-			ns.caches[r] = e.startCaches(ns, r)
+			if !e.isEarly(ns, r) {
+				ns.caches[r] = e.startCaches(ns, r)
+			}
 		}
 	}
 }

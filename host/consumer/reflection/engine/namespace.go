@@ -20,7 +20,7 @@ type namespace struct {
 	cancel        context.CancelFunc
 	// caches of the resources that are reflected here; the engine's mutex guards the map.
 	caches map[*runner]*namespaceCaches
-	// uses are the informers that are released with the namespace. startNamespace sets them.
+	// uses are the informers that are released with the namespace; the engine's mutex guards them.
 	uses []use
 }
 
@@ -217,11 +217,47 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	for _, r := range e.runners {
 		if e.leading || !r.resource.LeaderOnly {
 			r.start(parent, group)
+			if !e.isEarly(ns, r) {
+				ns.caches[r] = e.startCaches(ns, r)
+			}
+		}
+	}
+	context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		uses := ns.uses
+		ns.uses = nil
+		e.mu.Unlock()
+		e.informers.releaseAll(uses)
+	})
+	return ns
+}
+
+// isEarly reports whether a resource waits for another one in a namespace. The caller holds the lock.
+func (e *Engine) isEarly(ns *namespace, r *runner) bool {
+	if r.resource.After == "" {
+		return false
+	}
+	for _, first := range e.runners {
+		if first.resource.Name == r.resource.After {
+			caches := ns.caches[first]
+			return caches == nil || !caches.active.Load()
+		}
+	}
+	return false
+}
+
+// startLater starts the resources that waited for another one, which is active now.
+func (e *Engine) startLater(ns *namespace, first *runner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ns.ctx.Err() != nil {
+		return
+	}
+	for _, r := range e.runners {
+		if r.resource.After == first.resource.Name && ns.caches[r] == nil && (e.leading || !r.resource.LeaderOnly) {
 			ns.caches[r] = e.startCaches(ns, r)
 		}
 	}
-	e.informers.releaseAfter(ctx, ns.uses)
-	return ns
 }
 
 // noObjects is the local cache of resources without one.
@@ -281,27 +317,33 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 	fromRemote := func(object client.Object) {
 		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
 	}
-	followRemote := func(kind Kind) *selected {
-		s := r.remoteSelection(kind, ns.remote)
+	followRemote := func(all *selection) *selected {
+		s := all.in(ns.remote)
 		return &selected{store: follow(&s, ns.remote, fromRemote), labels: s.of}
 	}
-	caches.remote = followRemote(r.resource.Remote)
+	caches.remote = followRemote(&r.selections.remote)
 	if r.resource.Dependent != nil {
-		caches.dependent = followRemote(*r.resource.Dependent)
+		caches.dependent = followRemote(&r.selections.dependent)
 	}
 	if r.resource.LocalUnwatched {
 		caches.local = noObjects
 	}
 	if caches.local == nil {
-		s := r.localSelection(ns.local)
+		s := r.selections.local
+		if r.resource.LocalPerNamespace {
+			s = s.in(ns.local)
+		}
 		caches.local = follow(&s, ns.local, func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
 		})
 	}
 	for i := range r.resource.Related {
 		related := &r.resource.Related[i]
-		s, namespace := r.relatedSelection(related, ns.local)
-		caches.related = append(caches.related, follow(&s, namespace, func(object client.Object) {
+		namespace := ns.local
+		if related.Kind.ClusterScoped {
+			namespace = ""
+		}
+		caches.related = append(caches.related, follow(&r.selections.related[i], namespace, func(object client.Object) {
 			if related.Keys == nil {
 				return
 			}
@@ -326,32 +368,39 @@ func (r *runner) activate(ctx context.Context, ns *namespace, caches *namespaceC
 	caches.active.Store(true)
 	// Pods that were bound before their namespace was offloaded have no other event (T54).
 	r.visitKeys(ns, caches, enqueue)
+	r.engine.startLater(ns, r)
 }
 
-// localSelection selects the local objects of the resource that a namespace needs.
-func (r *runner) localSelection(namespace string) selection {
-	options := client.ListOptions{FieldSelector: r.resource.LocalFields}
-	if r.resource.LocalPerNamespace {
-		options.Namespace = namespace
+// selections are what the informers of a resource hold, in all namespaces. There are many namespaces, and
+// selectors are expensive to build.
+type selections struct {
+	local, remote, dependent selection
+	related                  []selection
+}
+
+func (r *runner) newSelections() selections {
+	local := r.engine.options.Local
+	s := selections{
+		local:  identified(selection{client: local, kind: r.resource.Local, options: client.ListOptions{FieldSelector: r.resource.LocalFields}, user: r.user(r.resource.Local)}),
+		remote: r.remoteSelection(r.resource.Remote),
 	}
-	return selection{client: r.engine.options.Local, kind: r.resource.Local, options: options, user: r.user(r.resource.Local)}
-}
-
-// relatedSelection selects the related objects that a namespace needs. They are in the namespace
-// that it returns.
-func (r *runner) relatedSelection(related *Related, local string) (s selection, namespace string) {
-	options := client.ListOptions{FieldSelector: related.Fields}
-	if !related.Kind.ClusterScoped {
-		namespace = local
+	if r.resource.Dependent != nil {
+		s.dependent = r.remoteSelection(*r.resource.Dependent)
 	}
-	return selection{client: r.engine.options.Local, kind: related.Kind, options: options, user: r.user(related.Kind)}, namespace
+	for i := range r.resource.Related {
+		related := &r.resource.Related[i]
+		s.related = append(s.related, identified(selection{
+			client: local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind),
+		}))
+	}
+	return s
 }
 
-// remoteSelection selects the objects of a kind in a namespace of the provider.
-func (r *runner) remoteSelection(kind Kind, namespace string) selection {
+// remoteSelection selects the objects of a kind in the provider.
+func (r *runner) remoteSelection(kind Kind) selection {
 	s := selection{
 		client: r.engine.options.Reader, isRemote: true, once: r.resource.RemoteOnce, kind: kind, user: r.user(kind),
-		options: client.ListOptions{Namespace: namespace, FieldSelector: r.resource.RemoteFields},
+		options: client.ListOptions{FieldSelector: r.resource.RemoteFields},
 	}
 	switch {
 	case r.resource.RemoteUnmanaged:
@@ -360,7 +409,7 @@ func (r *runner) remoteSelection(kind Kind, namespace string) selection {
 	default:
 		s.options.LabelSelector = r.engine.remoteSelector(r.resource.RemoteLabels)
 	}
-	return s
+	return identified(s)
 }
 
 func (r *runner) user(kind Kind) string {

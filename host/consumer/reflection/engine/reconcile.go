@@ -22,6 +22,7 @@ type runner struct {
 	queue            *queue
 	states           *states
 	recorder         Recorder
+	selections       selections
 	// local is set, by Run, for resources whose objects are selected by their fields.
 	local *store
 	// isStarted belongs to the goroutine of Run.

@@ -111,7 +111,7 @@ func (d *Definition) Resource() engine.Resource {
 	remoteKind.Trim = cut
 	resource := engine.Resource{
 		Name: d.name, Local: kind, Remote: remoteKind, LocalUnwatched: true,
-		RemoteUnmanaged: true, RemoteFields: d.remoteFields, LeaderOnly: d.leaderOnly,
+		RemoteUnmanaged: true, RemoteFields: d.remoteFields, LeaderOnly: d.leaderOnly, After: "pod",
 		Policy: d.options.Policy, Workers: max(d.options.Workers, 1),
 	}
 	for i := range d.subjects {
