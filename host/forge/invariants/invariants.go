@@ -233,6 +233,6 @@ func osOf(spec *corev1.PodSpec) corev1.OSName {
 func named(list, name string) string { return "/" + list + "[name=" + name + "]" }
 
 // path returns the path of a map key, escaped as in a JSON pointer.
-func path(parent, key string) string {
-	return parent + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func path(parent, key string) string { return parent + "/" + pointer.Replace(key) }
+
+var pointer = strings.NewReplacer("~", "~0", "/", "~1")
