@@ -50,8 +50,9 @@ const (
 	// maxWatches is how many watches one consumer may have at a replica. Each reads the events of all
 	// consumers, in the process that also serves admission. A virtual kubelet has one for each kind.
 	maxWatches = 256
-	// ahead is how many events are read while earlier ones are written. They are sent together.
-	ahead = 8
+	// ahead is how many events are kept while an earlier one is written; they are sent together. There are
+	// few, because a consumer that does not read holds them in memory for each of its watches.
+	ahead = 2
 )
 
 var errNoNamespace = errors.New("the groups of the caller may watch this kind in no namespace")
