@@ -21,8 +21,8 @@ func (v *virtualNode) watchForeignClusters(ctx context.Context) error {
 	})
 }
 
-// setForeignCluster is called by the informer. A session is set, and told, under the same lock: it does
-// not get an earlier ForeignCluster last.
+// setForeignCluster is called by the informer. It calls a session under the lock under which sessions are
+// set, so that none gets an earlier ForeignCluster last.
 func (v *virtualNode) setForeignCluster(fc *liqocorev1beta1.ForeignCluster) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -329,21 +328,14 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 		caches.local = noObjects
 	}
 	if caches.local == nil {
-		s := r.selections.local
-		if r.resource.LocalPerNamespace {
-			s = s.in(ns.local)
-		}
+		s := r.localIn(ns.local)
 		caches.local = follow(&s, ns.local, func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
 		})
 	}
 	for i := range r.resource.Related {
 		related := &r.resource.Related[i]
-		namespace := ns.local
-		if related.Kind.ClusterScoped {
-			namespace = ""
-		}
-		caches.related = append(caches.related, follow(&r.selections.related[i], namespace, func(object client.Object) {
+		caches.related = append(caches.related, follow(&r.selections.related[i], related.namespaceFor(ns.local), func(object client.Object) {
 			if related.Keys == nil {
 				return
 			}
@@ -369,63 +361,6 @@ func (r *runner) activate(ctx context.Context, ns *namespace, caches *namespaceC
 	// Pods that were bound before their namespace was offloaded have no other event (T54).
 	r.visitKeys(ns, caches, enqueue)
 	r.engine.startLater(ns, r)
-}
-
-// selections are what the informers of a resource hold, in all namespaces. There are many namespaces, and
-// selectors are expensive to build.
-type selections struct {
-	local, remote, dependent selection
-	related                  []selection
-}
-
-func (r *runner) newSelections() selections {
-	local := r.engine.options.Local
-	s := selections{
-		local:  identified(selection{client: local, kind: r.resource.Local, options: client.ListOptions{FieldSelector: r.resource.LocalFields}, user: r.user(r.resource.Local)}),
-		remote: r.remoteSelection(r.resource.Remote),
-	}
-	if r.resource.Dependent != nil {
-		s.dependent = r.remoteSelection(*r.resource.Dependent)
-	}
-	for i := range r.resource.Related {
-		related := &r.resource.Related[i]
-		s.related = append(s.related, identified(selection{
-			client: local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind),
-		}))
-	}
-	return s
-}
-
-// remoteSelection selects the objects of a kind in the provider.
-func (r *runner) remoteSelection(kind Kind) selection {
-	s := selection{
-		client: r.engine.options.Reader, isRemote: true, once: r.resource.RemoteOnce, kind: kind, user: r.user(kind),
-		options: client.ListOptions{FieldSelector: r.resource.RemoteFields},
-	}
-	switch {
-	case r.resource.RemoteUnmanaged:
-	case r.engine.options.Informers != nil:
-		s.options.LabelSelector, s.of = r.engine.remoteSelector(nil), r.resource.RemoteLabels
-	default:
-		s.options.LabelSelector = r.engine.remoteSelector(r.resource.RemoteLabels)
-	}
-	return identified(s)
-}
-
-func (r *runner) user(kind Kind) string {
-	if kind.Trim == nil {
-		return ""
-	}
-	return r.resource.Name
-}
-
-// remoteSelector selects the managed objects in the provider that have further labels.
-func (e *Engine) remoteSelector(further labels.Set) labels.Selector {
-	set := labels.Set{
-		offloadingv1beta1.OriginLabel:      e.options.HomeClusterID,
-		offloadingv1beta1.DestinationLabel: e.options.ProviderClusterID,
-	}
-	return labels.SelectorFromSet(labels.Merge(set, further))
 }
 
 // visitKeys calls visit with the key of each local and each remote object of a resource in
