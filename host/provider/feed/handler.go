@@ -245,6 +245,8 @@ type stream struct {
 	// isInitial is true during the initial events. They are those of one set of namespaces, like a list
 	// with the rights at its start.
 	isInitial bool
+	// hasUnsent is true if something was written since the last flush.
+	hasUnsent bool
 }
 
 // run passes events until the watch ends or the caller may see nothing any more.
@@ -261,7 +263,7 @@ func (o *stream) run(ctx context.Context, events <-chan event) {
 		case <-ctx.Done():
 			return
 		case e, ok := <-events:
-			if !ok || !o.pass(e) || len(events) == 0 && o.control.Flush() != nil {
+			if !ok || !o.pass(e) || len(events) == 0 && !o.flush() {
 				return
 			}
 		case <-changed:
@@ -277,7 +279,7 @@ func (o *stream) run(ctx context.Context, events <-chan event) {
 // announce sends a bookmark with the namespaces that are shown from here on.
 func (o *stream) announce() bool {
 	raw, err := feed.Bookmark(o.resource, o.position, o.shown.UnsortedList())
-	return err == nil && o.write(raw) && o.control.Flush() == nil
+	return err == nil && o.write(raw) && o.flush()
 }
 
 // pass writes an event that the caller may see. It returns false at the end of the watch.
@@ -290,8 +292,18 @@ func (o *stream) pass(e event) bool {
 }
 
 func (o *stream) write(raw []byte) bool {
+	o.hasUnsent = true
 	_, err := o.w.Write(append(raw, '\n'))
 	return err == nil
+}
+
+// flush sends what was written. Most events are those of other consumers, after which there is nothing.
+func (o *stream) flush() bool {
+	if !o.hasUnsent {
+		return true
+	}
+	o.hasUnsent = false
+	return o.control.Flush() == nil
 }
 
 func (h *Handler) hasEnded() bool {

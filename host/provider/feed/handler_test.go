@@ -142,6 +142,42 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// flushes is a response that separates by | what was sent together.
+type flushes struct {
+	http.ResponseWriter
+
+	sent strings.Builder
+}
+
+func (f *flushes) Write(line []byte) (int, error) {
+	return f.sent.WriteString(strings.TrimSpace(string(line)) + " ")
+}
+
+func (f *flushes) FlushError() error {
+	f.sent.WriteString("| ")
+	return nil
+}
+
+func TestEventsThatAreReadyAreSentTogether(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, nil)
+	f := &flushes{}
+	o := &stream{w: f, control: http.NewResponseController(f), resource: "configmaps", rights: func() (sets.Set[string], <-chan struct{}) {
+		return h.rights.Of([]string{"rome"}, schema.GroupResource{Resource: "configmaps"})
+	}}
+	o.shown, _ = o.rights()
+	events := make(chan event, 4)
+	for _, e := range []struct{ namespace, raw string }{{"web-rome", "1"}, {"theirs", "2"}, {"web-rome", "3"}, {"theirs", "4"}} {
+		events <- event{kind: watch.Added, namespace: e.namespace, raw: []byte(e.raw)}
+	}
+	close(events)
+	o.run(t.Context(), events)
+	_, afterBookmark, _ := strings.Cut(f.sent.String(), "| ")
+	assert.Equal(t, "1 3 | ", afterBookmark)
+	require.True(t, o.flush())
+	assert.Equal(t, 2, strings.Count(f.sent.String(), "|"), "nothing is sent when nothing was written")
+}
+
 // A watch from a resource version that the API server no longer has fails as there, so that the
 // client lists again.
 func TestErrorsOfTheAPIServerReachTheCaller(t *testing.T) {

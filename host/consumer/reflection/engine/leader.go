@@ -48,7 +48,7 @@ func (e *Engine) startLeaderOnly(ctx context.Context, group *sync.WaitGroup) {
 			// Another leader may have applied something else since.
 			r.states.dropNamespace(local)
 			r.start(ctx, group)
-			if !e.isEarly(ns, r) {
+			if !e.mustWait(ns, r) {
 				ns.caches[r] = e.startCaches(ns, r)
 			}
 		}

@@ -216,7 +216,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	for _, r := range e.runners {
 		if e.leading || !r.resource.LeaderOnly {
 			r.start(parent, group)
-			if !e.isEarly(ns, r) {
+			if !e.mustWait(ns, r) {
 				ns.caches[r] = e.startCaches(ns, r)
 			}
 		}
@@ -231,8 +231,8 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	return ns
 }
 
-// isEarly reports whether a resource waits for another one in a namespace. The caller holds the lock.
-func (e *Engine) isEarly(ns *namespace, r *runner) bool {
+// mustWait reports whether a resource waits for another one in a namespace. The caller holds the lock.
+func (e *Engine) mustWait(ns *namespace, r *runner) bool {
 	if r.resource.After == "" {
 		return false
 	}
