@@ -454,15 +454,23 @@ func (s *store) transform(object client.Object) {
 	}
 }
 
-// applied returns the managed fields of this reflection's applies, from which [cover] knows
+// applied returns the fields of this reflection's applies as managed fields, from which [cover] knows
 // what the next one would remove; nil for objects that are not applied.
 func applied(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	for i := range entries {
 		if e := &entries[i]; e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" {
-			return []metav1.ManagedFieldsEntry{*e}
+			return appliedEntry(e.FieldsV1)
 		}
 	}
 	return nil
+}
+
+// appliedEntry returns managed fields with these fields. Nothing reads when, or in which version, they
+// were applied.
+func appliedEntry(fields *metav1.FieldsV1) []metav1.ManagedFieldsEntry {
+	return []metav1.ManagedFieldsEntry{{
+		Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: fields,
+	}}
 }
 
 // newerVersion reports whether a is later than b. One that cannot be compared is.

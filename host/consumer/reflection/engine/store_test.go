@@ -359,7 +359,8 @@ func TestStoreSyncsOnce(t *testing.T) {
 func TestEncodedObjectsAreReadAsTheyWereStored(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: "ns", Name: "a", UID: "u1", ResourceVersion: "10", Generation: 3,
-		CreationTimestamp: metav1.Unix(1_700_000_000, 0), Labels: map[string]string{"app": "web"},
+		CreationTimestamp: metav1.Unix(1_700_000_000, 0), Labels: map[string]string{"app": "web", "example.org/tier": "front", "empty": ""},
+		ManagedFields: appliedEntry(metav1.NewFieldsV1(`{"f:data":{"f:key":{}}}`)),
 	}
 	pod := corev1.PodSpec{
 		Containers: []corev1.Container{{
@@ -368,9 +369,14 @@ func TestEncodedObjectsAreReadAsTheyWereStored(t *testing.T) {
 		TerminationGracePeriodSeconds: new(int64),
 	}
 	for name, object := range map[string]client.Object{
-		"a built-in kind":      &corev1.Pod{ObjectMeta: meta, Spec: pod, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
-		"binary data":          &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"key": {0, 255}}},
-		"a custom resource":    &offloadingv1beta1.ShadowPod{ObjectMeta: meta, Spec: offloadingv1beta1.ShadowPodSpec{Pod: pod}},
+		"a built-in kind":   &corev1.Pod{ObjectMeta: meta, Spec: pod, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"binary data":       &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"key": {0, 255}}},
+		"a custom resource": &offloadingv1beta1.ShadowPod{ObjectMeta: meta, Spec: offloadingv1beta1.ShadowPodSpec{Pod: pod}},
+		"no labels":         &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u1", ResourceVersion: "10"}},
+		"an unstructured kind with labels": &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.org/v1", "kind": "Database", "metadata": map[string]any{
+			"namespace": "ns", "name": "a", "uid": "u1", "resourceVersion": "10", "labels": map[string]any{"app": "web"},
+			"managedFields": []any{map[string]any{"manager": FieldManager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:spec": map[string]any{}}}},
+		}}},
 		"an unstructured kind": &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.org/v1", "kind": "Database", "metadata": map[string]any{"namespace": "ns", "name": "a", "uid": "u1", "resourceVersion": "10"}, "spec": map[string]any{"size": int64(3)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -378,7 +384,9 @@ func TestEncodedObjectsAreReadAsTheyWereStored(t *testing.T) {
 				return reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 			}}
 			s := newStore(kind, func(client.Object) {})
-			require.NoError(t, s.Add(object.DeepCopyObject()))
+			added := object.DeepCopyObject()
+			require.NoError(t, s.Add(added))
+			assert.True(t, equality.Semantic.DeepEqual(object, added), "what subscribers get: %#v", added)
 			got := s.Get("ns", "a")
 			assert.True(t, equality.Semantic.DeepEqual(object, got), "%#v", got)
 			got.SetLabels(map[string]string{"changed": "by the reader"})

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // stored is an object in a store, as such or encoded. An encoded one has no pointers, and needs a
-// fifth of the memory: most of a decoded Pod is empty fields.
+// fifth of the memory: most of a decoded Pod is empty fields. What many objects have in common is
+// kept once, and is not encoded.
 type stored struct {
 	uid       types.UID
 	version   string
@@ -20,6 +22,9 @@ type stored struct {
 	// labels are those of the object, as formatLabels returns them. They select objects without
 	// decoding them, and the pods of a workload share them.
 	labels unique.Handle[string]
+	// applied are the fields of the object that this reflection has applied, as [metav1.FieldsV1]; "" for
+	// none. Objects of the same form share them.
+	applied unique.Handle[string]
 	// object is nil if the object is encoded.
 	object  client.Object
 	encoded []byte
@@ -38,14 +43,26 @@ func (s *store) wrap(object client.Object) *stored {
 		labels: unique.Make(formatLabels(object.GetLabels())),
 	}
 	if s.kind.Encoded {
-		if encoded, err := encode(object); err == nil {
-			kept.encoded = encoded
+		if encoded, err := encodeRest(object); err == nil {
+			kept.encoded, kept.applied = encoded, unique.Make(appliedSet(object))
 			return kept
 		}
 		// An object that cannot be encoded is kept as it is.
 	}
 	kept.object = object
 	return kept
+}
+
+// encodeRest encodes an object without what stored has beside it.
+func encodeRest(object client.Object) ([]byte, error) {
+	labels, fields := object.GetLabels(), object.GetManagedFields()
+	defer func() {
+		object.SetLabels(labels)
+		object.SetManagedFields(fields)
+	}()
+	object.SetLabels(nil)
+	object.SetManagedFields(nil)
+	return encode(object)
 }
 
 // unwrap returns the object, or nil for nil. An encoded one is the caller's own.
@@ -61,11 +78,38 @@ func (s *store) unwrap(kept *stored) client.Object {
 		// Not nil, which would mean that there is no such object.
 		panic(fmt.Sprintf("decoding a cached %T: %v", object, err))
 	}
+	object.SetLabels(parseLabels(kept.labels.Value()))
+	if fields := kept.applied.Value(); fields != "" {
+		object.SetManagedFields(appliedEntry(metav1.NewFieldsV1(fields)))
+	}
 	return object
 }
 
 // formatLabels returns labels with a comma before and after each. Names and values of labels have none.
 func formatLabels(set labels.Set) string { return "," + set.String() + "," }
+
+// parseLabels returns the labels of formatLabels.
+func parseLabels(formatted string) labels.Set {
+	inside := strings.Trim(formatted, ",")
+	if inside == "" {
+		return nil
+	}
+	set := make(labels.Set, strings.Count(inside, ",")+1)
+	for label := range strings.SplitSeq(inside, ",") {
+		key, value, _ := strings.Cut(label, "=")
+		set[key] = value
+	}
+	return set
+}
+
+// appliedSet returns the applied fields of an object that was transformed.
+func appliedSet(object client.Object) string {
+	entries := object.GetManagedFields()
+	if len(entries) == 0 || entries[0].FieldsV1 == nil {
+		return ""
+	}
+	return entries[0].FieldsV1.GetRawString()
+}
 
 // hasLabels reports whether the object has all labels of a set.
 func (s *stored) hasLabels(set labels.Set) bool {
