@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,6 +34,10 @@ import (
 
 // conflictRetry is how soon a status is computed again when the cached ForeignCluster is stale.
 const conflictRetry = time.Second
+
+// nodeDelay is how long changes of VirtualNodes and their Nodes are collected. Those of a provider change
+// together when a process starts that serves them, or when the provider is lost.
+const nodeDelay = 500 * time.Millisecond
 
 // Reconciler keeps ForeignClusters. Its keys are cluster IDs.
 //
@@ -61,13 +67,30 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&liqocorev1beta1.ForeignCluster{}, byLabel, names).
 		Watches(&authv1beta1.Tenant{}, byLabel, names).
 		Watches(&authv1beta1.Identity{}, byLabel, names).
-		Watches(&offloadingv1beta1.VirtualNode{}, byLabel, names).
+		Watches(&offloadingv1beta1.VirtualNode{}, collect(), names).
 		Watches(&networkingv1beta1.Configuration{}, byLabel, names).
 		Watches(&networkingv1beta1.Connection{}, byLabel, names).
 		Watches(&corev1.Secret{}, byLabel, kubeconfigs).
-		Watches(&corev1.Node{}, byLabel, virtual).
+		Watches(&corev1.Node{}, collect(), virtual).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
+}
+
+// collect returns a handler that enqueues the peers of objects after nodeDelay.
+func collect() handler.EventHandler {
+	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(queue requests, objects ...client.Object) {
+		for _, object := range objects {
+			for _, r := range request(clusterOf(object)) {
+				queue.AddAfter(r, nodeDelay)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requests) { add(queue, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requests) { add(queue, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue requests) { add(queue, e.Object) },
+	}
 }
 
 // clusterOf returns the peer that an object names, or "".

@@ -94,7 +94,14 @@ func (i *Informers) Wait() {
 
 // listWatch returns what lists and watches the objects of a selection. All informers are filled
 // through it.
+//
+// Objects that fields select are listed: API servers find the pods of a node by an index then, and compare
+// all pods of the cluster for the initial events of a watch.
 func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
+	var semantics any = s.client
+	if s.options.FieldSelector != nil {
+		semantics = listing{}
+	}
 	return cache.ToListerWatcherWithContext(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			list := s.kind.NewList()
@@ -108,8 +115,14 @@ func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 			o.Raw = &raw
 			return s.client.Watch(ctx, s.kind.NewList(), &o)
 		},
-	}, s.client))
+	}, semantics))
 }
+
+// listing makes a reflector list.
+type listing struct{}
+
+// IsWatchListSemanticsUnSupported is called by client-go's reflector.
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
 // follow returns the store of a selection and keeps it up to date until the context ends.
 func (i *Informers) follow(ctx context.Context, s selection, by *subscriber) *store {

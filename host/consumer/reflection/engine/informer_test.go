@@ -6,10 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/watchlist"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -166,4 +170,16 @@ func TestLostObjectsAreRememberedForTheirSubscribersOnly(t *testing.T) {
 	}
 	assert.True(t, i.store.isLost("shop", "rome-1"))
 	assert.False(t, i.store.isLost("shop", "rome-2"), "no subscriber asks about it")
+}
+
+// An API server finds the pods of a node by an index, but not for the initial events of a watch.
+func TestObjectsThatFieldsSelectAreListed(t *testing.T) {
+	c, err := client.NewWithWatch(&rest.Config{Host: "https://127.0.0.1:1"}, client.Options{Mapper: meta.NewDefaultRESTMapper(nil)})
+	require.NoError(t, err)
+	all := selection{client: c, kind: another{}.Resource().Local}
+	some := all
+	some.options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "milan")
+	informers := NewInformers(t.Context())
+	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(informers.listWatch(&all)))
+	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(informers.listWatch(&some)))
 }
