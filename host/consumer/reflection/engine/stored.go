@@ -16,6 +16,7 @@ import (
 // fifth of the memory: most of a decoded Pod is empty fields. What many objects have in common is
 // kept once, and is not encoded.
 type stored struct {
+	// uid and version are parts of encoded.
 	uid       types.UID
 	version   string
 	isDeleted bool
@@ -27,7 +28,7 @@ type stored struct {
 	applied unique.Handle[string]
 	// object is nil if the object is encoded.
 	object  client.Object
-	encoded []byte
+	encoded string
 }
 
 // protobuf is implemented by the built-in kinds.
@@ -44,13 +45,22 @@ func (s *store) wrap(object client.Object) *stored {
 	}
 	if s.kind.Encoded {
 		if encoded, err := encodeRest(object); err == nil {
-			kept.encoded, kept.applied = encoded, unique.Make(appliedSet(object))
+			kept.encoded, kept.applied = string(encoded), unique.Make(appliedSet(object))
+			kept.uid, kept.version = types.UID(within(kept.encoded, string(kept.uid))), within(kept.encoded, kept.version)
 			return kept
 		}
 		// An object that cannot be encoded is kept as it is.
 	}
 	kept.object = object
 	return kept
+}
+
+// within returns a string as a part of a text that contains it, which needs no memory of its own.
+func within(text, part string) string {
+	if i := strings.Index(text, part); i >= 0 {
+		return text[i : i+len(part)]
+	}
+	return part
 }
 
 // encodeRest encodes an object without what stored has beside it.
@@ -74,7 +84,7 @@ func (s *store) unwrap(kept *stored) client.Object {
 		return kept.object
 	}
 	object := s.kind.New()
-	if err := decode(kept.encoded, object); err != nil {
+	if err := decode([]byte(kept.encoded), object); err != nil {
 		// Not nil, which would mean that there is no such object.
 		panic(fmt.Sprintf("decoding a cached %T: %v", object, err))
 	}
