@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +112,10 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			if err := c.read("list", list, opts...); err != nil {
 				return err
 			}
-			return w.List(ctx, list, opts...)
+			if err := w.List(ctx, list, opts...); err != nil {
+				return err
+			}
+			return c.makeFirst(list, opts...)
 		},
 		Watch: c.watch,
 	})
@@ -224,13 +228,28 @@ func (c *cluster) hides(name string) bool {
 	return c.hidden[name]
 }
 
+// makeFirst makes a list one of an API server that is behind, if it is the first one of an informer.
+func (c *cluster) makeFirst(list client.ObjectList, opts ...client.ListOption) error {
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	if options.Raw == nil || options.Raw.ResourceVersion != "0" {
+		return nil
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	list.SetResourceVersion(newest(items))
+	return meta.SetList(list, slices.DeleteFunc(items, func(item runtime.Object) bool { return c.hides(item.(client.Object).GetName()) }))
+}
+
 func (c *cluster) openWatches() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.watches
 }
 
-// watch implements the streaming list: present objects, a bookmark, then what happens.
+// watch implements the streaming list: present objects, a bookmark, then what happens. A watch after a
+// list has only what is later than the list.
 func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 	if err := c.read("watch", list, opts...); err != nil {
 		return nil, err
@@ -269,22 +288,23 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 				return false
 			}
 		}
-		kind, last := "", map[client.ObjectKey]client.Object{}
+		isStreaming, last := options.Raw == nil || options.Raw.SendInitialEvents != nil, map[client.ObjectKey]client.Object{}
 		for _, item := range items {
 			object := item.(client.Object)
-			if c.hides(object.GetName()) || !selects(options, object) {
+			if isStreaming && c.hides(object.GetName()) || !selects(options, object) {
 				continue
 			}
 			last[client.ObjectKeyFromObject(object)] = object
-			if !send(watch.Event{Type: watch.Added, Object: item.DeepCopyObject()}) {
+			isLater := isStreaming || newerVersion(object.GetResourceVersion(), options.Raw.ResourceVersion)
+			if isLater && !send(watch.Event{Type: watch.Added, Object: item.DeepCopyObject()}) {
 				return
 			}
 		}
 		mark := newItem(list)
 		mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		mark.SetResourceVersion(newest(items))
-		kind = fmt.Sprintf("%T", mark)
-		if !send(watch.Event{Type: watch.Bookmark, Object: mark}) {
+		kind := fmt.Sprintf("%T", mark)
+		if isStreaming && !send(watch.Event{Type: watch.Bookmark, Object: mark}) {
 			return
 		}
 		for {

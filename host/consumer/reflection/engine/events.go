@@ -20,13 +20,13 @@ func (r *runner) recordOnce(in Input, event RecordEvent) {
 	}
 	sum := r.states.hash(event.Type, event.Reason, event.Message)
 	now, state := r.engine.options.Now(), r.states.get(in.Key)
-	if state.lastEvent == sum || state.quietEvent == sum && now.Before(state.quietUntil) {
+	if state.isQuiet(sum, now) {
 		return
 	}
 	r.states.update(in.Key, func(s *keyState) {
 		s.lastEvent = sum
 		if event.Quiet > 0 {
-			s.quietEvent, s.quietUntil = sum, now.Add(event.Quiet)
+			s.quiet = &quietEvent{sum, now.Add(event.Quiet)}
 		}
 	})
 	r.recorder.Event(in.Local, event.Type, event.Reason, event.Message)

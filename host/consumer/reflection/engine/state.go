@@ -12,9 +12,8 @@ type keyState struct {
 	memory any
 	// lastEvent is the hash of the last event, which is not recorded again.
 	lastEvent uint64
-	// quietEvent is the hash of an event that is not recorded again until quietUntil.
-	quietEvent uint64
-	quietUntil time.Time
+	// quiet is nil for most.
+	quiet *quietEvent
 	// applied is the hash of the last configuration that was applied.
 	applied uint64
 	// absent is set when the API server has confirmed that there is no local object.
@@ -23,21 +22,35 @@ type keyState struct {
 	contest Contest
 }
 
+// quietEvent is the hash of an event that is not recorded again until a time.
+type quietEvent struct {
+	hash  uint64
+	until time.Time
+}
+
+// isQuiet reports whether an event is not recorded.
+func (s *keyState) isQuiet(hash uint64, now time.Time) bool {
+	return s.lastEvent == hash || s.quiet != nil && s.quiet.hash == hash && now.Before(s.quiet.until)
+}
+
 // states holds the keyState of every key of one resource.
 type states struct {
 	seed maphash.Seed
 	mu   sync.Mutex
-	keys map[Key]keyState
+	keys map[Key]*keyState // a third of a map is empty
 }
 
 func newStates() *states {
-	return &states{seed: maphash.MakeSeed(), keys: map[Key]keyState{}}
+	return &states{seed: maphash.MakeSeed(), keys: map[Key]*keyState{}}
 }
 
 func (s *states) get(key Key) keyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keys[key]
+	if state := s.keys[key]; state != nil {
+		return *state
+	}
+	return keyState{}
 }
 
 // update changes the state of a key. A zero state is not stored.
@@ -45,12 +58,14 @@ func (s *states) update(key Key, alter func(*keyState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.keys[key]
-	alter(&state)
-	if state.memory == nil && state.lastEvent == 0 && state.quietEvent == 0 && state.applied == 0 && !state.absent {
-		delete(s.keys, key)
-		return
+	if state == nil {
+		state = &keyState{}
+		s.keys[key] = state
 	}
-	s.keys[key] = state
+	alter(state)
+	if state.memory == nil && state.lastEvent == 0 && state.quiet == nil && state.applied == 0 && !state.absent {
+		delete(s.keys, key)
+	}
 }
 
 func (s *states) forget(key Key) {
