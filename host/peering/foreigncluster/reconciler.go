@@ -35,8 +35,8 @@ import (
 // conflictRetry is how soon a status is computed again when the cached ForeignCluster is stale.
 const conflictRetry = time.Second
 
-// nodeDelay is how long changes of VirtualNodes and their Nodes are collected. Those of a provider change
-// together when a process starts that serves them, or when the provider is lost.
+// nodeDelay is how long changes of VirtualNodes and their Nodes are collected. All those of a provider
+// change when a process that serves them starts, and when the provider is lost.
 const nodeDelay = 500 * time.Millisecond
 
 // Reconciler keeps ForeignClusters. Its keys are cluster IDs.

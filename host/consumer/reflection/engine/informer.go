@@ -95,8 +95,8 @@ func (i *Informers) Wait() {
 // listWatch returns what lists and watches the objects of a selection. All informers are filled
 // through it.
 //
-// Objects that fields select are listed: API servers find the pods of a node by an index then, and compare
-// all pods of the cluster for the initial events of a watch.
+// Objects that a field selector selects are listed before they are watched: an API server has an index of
+// the pods of a node for lists. For the initial events of a watch it compares all pods of the cluster.
 func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 	var semantics any = s.client
 	if s.options.FieldSelector != nil {
@@ -118,7 +118,7 @@ func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 	}, semantics))
 }
 
-// listing makes a reflector list.
+// listing makes a reflector list before it watches.
 type listing struct{}
 
 // IsWatchListSemanticsUnSupported is called by client-go's reflector.

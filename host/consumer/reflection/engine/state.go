@@ -12,7 +12,7 @@ type keyState struct {
 	memory any
 	// lastEvent is the hash of the last event, which is not recorded again.
 	lastEvent uint64
-	// quiet is nil for most.
+	// quiet is nil for most objects.
 	quiet *quietEvent
 	// applied is the hash of the last configuration that was applied.
 	applied uint64
@@ -22,13 +22,13 @@ type keyState struct {
 	contest Contest
 }
 
-// quietEvent is the hash of an event that is not recorded again until a time.
+// quietEvent is an event that is not recorded again until a time.
 type quietEvent struct {
 	hash  uint64
 	until time.Time
 }
 
-// isQuiet reports whether an event is not recorded.
+// isQuiet reports whether an event with this hash is not recorded now.
 func (s *keyState) isQuiet(hash uint64, now time.Time) bool {
 	return s.lastEvent == hash || s.quiet != nil && s.quiet.hash == hash && now.Before(s.quiet.until)
 }
@@ -37,7 +37,8 @@ func (s *keyState) isQuiet(hash uint64, now time.Time) bool {
 type states struct {
 	seed maphash.Seed
 	mu   sync.Mutex
-	keys map[Key]*keyState // a third of a map is empty
+	// keys has pointers, because many slots of a map have no value.
+	keys map[Key]*keyState
 }
 
 func newStates() *states {

@@ -13,10 +13,10 @@ import (
 )
 
 // stored is an object in a store, as such or encoded. An encoded one has no pointers, and needs a
-// fifth of the memory: most of a decoded Pod is empty fields. What many objects have in common is
-// kept once, and is not encoded.
+// fifth of the memory: most of a decoded Pod is empty fields. Labels and applied fields, which many
+// objects have in common, are not encoded.
 type stored struct {
-	// uid and version are parts of encoded.
+	// uid and version of an encoded object are parts of its text (within).
 	uid       types.UID
 	version   string
 	isDeleted bool
