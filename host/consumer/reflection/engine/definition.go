@@ -136,6 +136,9 @@ type Kind struct {
 	// Trim removes, in place, what no decision reads, before the object enters the cache.
 	// The cache keeps only the managed fields of this reflection's applies. Optional.
 	Trim func(client.Object)
+	// TrimName identifies Trim: definitions whose kinds have the same one share the cached objects. The
+	// name of the resource by default.
+	TrimName string
 	// Encoded keeps the objects encoded in the cache, which needs a fifth of the memory. Each read
 	// decodes: it is for kinds with many objects, which are read one at a time.
 	Encoded bool

@@ -171,6 +171,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		group.Go(func() { e.resync(ctx, e.options.ResyncPeriod) })
 	}
 	e.followNamespaces(ctx, &group)
+	e.stopNamespaces()
 	return nil
 }
 
@@ -179,15 +180,15 @@ func (e *Engine) startInformers(ctx context.Context) (synced []<-chan struct{}) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps := identified(selection{client: e.options.Local, kind: namespaceMapKind, options: e.selectMaps()})
-	e.maps = e.informers.follow(ctx, maps, &subscriber{changed: func(client.Object) { e.wake() }})
+	e.maps = e.informers.follow(ctx, &maps, func(client.Object) { e.wake() })
 	synced = append(synced, e.maps.synced)
 	for _, r := range e.runners {
 		if r.resource.LocalFields == nil {
 			continue
 		}
-		r.local = e.informers.follow(ctx, r.selections.local, &subscriber{changed: func(object client.Object) {
+		r.local = e.informers.follow(ctx, &r.selections.local.selection, func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: object.GetNamespace(), Name: object.GetName()})
-		}})
+		})
 		synced = append(synced, r.local.synced)
 	}
 	return synced

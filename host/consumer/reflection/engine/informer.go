@@ -21,8 +21,8 @@ type Informers struct {
 	ctx   context.Context
 	group sync.WaitGroup
 
-	mu   sync.Mutex
-	open map[informerKey]*informer
+	mu     sync.Mutex
+	opened map[informerKey]*informer
 }
 
 // selection says which objects of a cluster an informer holds.
@@ -49,38 +49,73 @@ type informerKey struct {
 	kind                            schema.GroupVersionKind
 	namespace, labels, fields, user string
 	// only is set for a selection that is listed once: a later subscriber needs a new list.
-	only *subscriber
+	only subscriber
 }
 
-// subscriber is called about the objects of a namespace, or of all for "".
-type subscriber struct {
-	namespace string
+// role is what the subscribers of a resource for one kind have in common in all namespaces.
+type role struct {
+	// number is that of the kind among those of the resource.
+	number int
+	// isRemote is set for objects of the remote namespace, isOfCluster for objects without a namespace.
+	isRemote, isOfCluster bool
 	// selects are labels that the objects have; nil for all objects.
 	selects labels.Set
 	// changed is called with each object that was added, changed or removed by another
 	// writer.
-	changed func(client.Object)
-	// read is called with the result of each list, and with nil when a watch began. Optional.
-	read func(error)
-	// filled is called once, when the store has the objects. It must not block. Optional.
-	filled func()
+	changed func(*namespaceCaches, client.Object)
+}
+
+// subscriber is called about the objects of a namespace, or of all. A shared process has one for each
+// virtual node, namespace, resource and kind, so that it has no fields of its own.
+type subscriber struct {
+	*role
+	// caches are nil for a subscriber of all namespaces. Those of one are called also when a store is filled,
+	// and with the result of each list, or nil when a watch began.
+	caches *namespaceCaches
+}
+
+// namespace returns the namespace of the objects, or "" for all.
+func (s *subscriber) namespace() string {
+	switch {
+	case s.caches == nil || s.isOfCluster:
+		return ""
+	case s.isRemote:
+		return s.caches.ns.remote
+	default:
+		return s.caches.ns.local
+	}
+}
+
+func (s *subscriber) filled() {
+	if s.caches != nil {
+		s.caches.filled()
+	}
+}
+
+func (s *subscriber) read(err error) {
+	if s.caches != nil {
+		s.caches.runner.observeRead(s, err)
+	}
 }
 
 // informer watches one selection of objects.
 type informer struct {
-	key    informerKey
-	store  *store
+	key   informerKey
+	store *store
+	// users and run belong to Informers. run begins the watch; nil once it has.
+	users  int
+	run    func()
 	cancel context.CancelFunc
 
 	mu       sync.RWMutex
 	isFilled bool
-	// subscribers by namespace. A slice is replaced, never altered.
-	subscribers map[string][]*subscriber
+	// subscribers by namespace. Readers have slices of it, whose elements are never altered.
+	subscribers map[string][]subscriber
 }
 
 // NewInformers returns Informers whose watches end with the context.
 func NewInformers(ctx context.Context) *Informers {
-	return &Informers{ctx: ctx, open: map[informerKey]*informer{}}
+	return &Informers{ctx: ctx, opened: map[informerKey]*informer{}}
 }
 
 // Wait waits for the end of all watches. It is called after the end of the context: engines that
@@ -125,64 +160,76 @@ type listing struct{}
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
 // follow returns the store of a selection and keeps it up to date until the context ends.
-func (i *Informers) follow(ctx context.Context, s selection, by *subscriber) *store {
-	used := i.acquire(&s, by)
-	i.releaseAfter(ctx, []use{{used, by}})
-	return used.store
+func (i *Informers) follow(ctx context.Context, s *selection, changed func(client.Object)) *store {
+	used := i.open(s, s.options.Namespace, subscriber{role: &role{changed: func(_ *namespaceCaches, object client.Object) { changed(object) }}})
+	i.start(used)
+	context.AfterFunc(ctx, func() { i.release(used) })
+	return used.informer.store
 }
 
-// acquire returns the informer of a selection, which runs until its last subscriber releases it.
-func (i *Informers) acquire(s *selection, by *subscriber) *informer {
+// use is an informer and one of its subscribers.
+type use struct {
+	informer *informer
+	by       subscriber
+}
+
+// open returns the informer of a selection in a namespace, or in all for "", for a subscriber. It is not
+// called, and a new informer does not run, before start: the subscriber can use the store before.
+func (i *Informers) open(s *selection, namespace string, by subscriber) use {
 	key := s.key
+	key.namespace = namespace
 	if s.once {
 		key.only = by
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	found := i.open[key]
+	found := i.opened[key]
 	if found == nil {
-		running, cancel := context.WithCancel(i.ctx)
-		found = &informer{key: key, cancel: cancel, subscribers: map[string][]*subscriber{}}
-		found.store = newStore(s.kind, found.changed)
-		found.store.filled = found.filled
-		i.open[key] = found
+		found = i.newInformer(s, key)
+		i.opened[key] = found
+	}
+	found.users++
+	return use{found, by}
+}
+
+func (i *Informers) newInformer(s *selection, key informerKey) *informer {
+	within := *s
+	within.options.Namespace, within.key = key.namespace, key
+	running, cancel := context.WithCancel(i.ctx)
+	added := &informer{key: key, cancel: cancel, subscribers: map[string][]subscriber{}}
+	added.store = newStore(s.kind, added.changed)
+	added.store.filled = added.filled
+	added.run = func() {
 		follow := watchKind
 		if s.once {
 			follow = listKind
 		}
-		if source := i.listWatch(s); running.Err() == nil {
-			i.group.Go(func() { follow(running, source, s.kind, found.store, found.read) })
+		if source := i.listWatch(&within); running.Err() == nil {
+			i.group.Go(func() { follow(running, source, within.kind, added.store, added.read) })
 		}
 	}
-	found.add(by)
-	return found
+	return added
 }
 
-// use is an informer and one of its subscribers. There is one for each virtual node, namespace,
-// resource and kind.
-type use struct {
-	informer *informer
-	by       *subscriber
-}
-
-// releaseAfter releases informers together when the context ends.
-func (i *Informers) releaseAfter(ctx context.Context, uses []use) {
-	context.AfterFunc(ctx, func() { i.releaseAll(uses) })
-}
-
-func (i *Informers) releaseAll(uses []use) {
-	for _, u := range uses {
-		i.release(u.informer, u.by)
+// start begins to call the subscriber of an opened informer, which runs until its last user releases it.
+func (i *Informers) start(u use) {
+	u.informer.add(u.by)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if run := u.informer.run; run != nil {
+		u.informer.run = nil
+		run()
 	}
 }
 
-// release stops an informer that has no other subscriber.
-func (i *Informers) release(used *informer, by *subscriber) {
+// release ends the calls of a subscriber, and stops an informer that has no other user.
+func (i *Informers) release(u use) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if used.remove(by) {
-		used.cancel()
-		delete(i.open, used.key)
+	u.informer.remove(u.by)
+	if u.informer.users--; u.informer.users == 0 {
+		u.informer.cancel()
+		delete(i.opened, u.informer.key)
 	}
 }
 
@@ -199,18 +246,12 @@ func identified(s selection) selection {
 	return s
 }
 
-// in returns the same selection in a namespace.
-func (s *selection) in(namespace string) selection {
-	within := *s
-	within.options.Namespace, within.key.namespace = namespace, namespace
-	return within
-}
-
-func (i *informer) add(s *subscriber) {
+func (i *informer) add(s subscriber) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.subscribers[s.namespace] = append(slices.Clone(i.subscribers[s.namespace]), s)
-	if i.isFilled && s.filled != nil {
+	namespace := s.namespace()
+	i.subscribers[namespace] = append(i.subscribers[namespace], s)
+	if i.isFilled {
 		s.filled()
 	}
 }
@@ -222,27 +263,24 @@ func (i *informer) filled() {
 	i.isFilled = true
 	for _, subscribers := range i.subscribers {
 		for _, s := range subscribers {
-			if s.filled != nil {
-				s.filled()
-			}
+			s.filled()
 		}
 	}
 }
 
-// remove reports whether no subscriber is left.
-func (i *informer) remove(s *subscriber) bool {
+func (i *informer) remove(s subscriber) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	left := slices.DeleteFunc(slices.Clone(i.subscribers[s.namespace]), func(other *subscriber) bool { return other == s })
+	namespace := s.namespace()
+	left := slices.DeleteFunc(slices.Clone(i.subscribers[namespace]), func(other subscriber) bool { return other == s })
 	if len(left) > 0 {
-		i.subscribers[s.namespace] = left
+		i.subscribers[namespace] = left
 	} else {
-		delete(i.subscribers, s.namespace)
+		delete(i.subscribers, namespace)
 	}
-	return len(i.subscribers) == 0
 }
 
-func (i *informer) of(namespace string) []*subscriber {
+func (i *informer) of(namespace string) []subscriber {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.subscribers[namespace]
@@ -258,7 +296,7 @@ func (i *informer) changed(object client.Object) {
 	for _, s := range subscribers {
 		if hasLabels(object, s.selects) {
 			isHandled = true
-			s.changed(object)
+			s.changed(s.caches, object)
 		}
 	}
 	if !isHandled {
@@ -269,14 +307,12 @@ func (i *informer) changed(object client.Object) {
 
 func (i *informer) read(err error) {
 	i.mu.RLock()
-	var all []*subscriber
+	var all []subscriber
 	for _, subscribers := range i.subscribers {
 		all = append(all, subscribers...)
 	}
 	i.mu.RUnlock()
 	for _, s := range all {
-		if s.read != nil {
-			s.read(err)
-		}
+		s.read(err)
 	}
 }

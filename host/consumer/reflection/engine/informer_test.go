@@ -28,9 +28,38 @@ func (another) Resource() Resource {
 
 func (another) Decide(Input) ([]Action, error) { return nil, nil }
 
+// trimming is [maps], or [another], whose objects are trimmed.
+type trimming struct {
+	maps
+	name, trimName string
+}
+
+func (d trimming) Resource() Resource {
+	resource := maps{}.Resource()
+	resource.Name = d.name
+	for _, kind := range []*Kind{&resource.Local, &resource.Remote} {
+		kind.Trim, kind.TrimName = func(client.Object) {}, d.trimName
+	}
+	return resource
+}
+
+func (d trimming) Decide(in Input) ([]Action, error) {
+	if d.name != "configmap" {
+		return nil, nil
+	}
+	return d.maps.Decide(in)
+}
+
 func twoNamespaces(t *testing.T, objects ...client.Object) (local, remote *cluster) {
 	t.Helper()
 	return newCluster(t, append(objects, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}))...), newCluster(t)
+}
+
+func TestDefinitionsThatTrimObjectsDoNotShareThem(t *testing.T) {
+	local, remote := twoNamespaces(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, trimming{name: "configmap"}, trimming{name: "another"})
+	w.remoteData(t, "settings", "1")
+	require.Eventually(t, func() bool { return local.openWatches() == 3 && remote.openWatches() == 4 }, soon, tick)
 }
 
 func TestInformersAreShared(t *testing.T) {
@@ -41,6 +70,7 @@ func TestInformersAreShared(t *testing.T) {
 		// One local informer is that of the NamespaceMap.
 		"one local informer serves all namespaces":       {[]Definition{maps{}}, 2, 2},
 		"definitions of one kind share their informers":  {[]Definition{maps{}, another{}}, 2, 2},
+		"those that trim alike share them, too":          {[]Definition{trimming{name: "configmap", trimName: "all"}, trimming{name: "another", trimName: "all"}}, 2, 2},
 		"a kind that may not be read everywhere has two": {[]Definition{perNamespace{}}, 3, 2},
 	}
 	for name, tc := range tests {
@@ -158,9 +188,9 @@ func TestAKindWithoutAGoTypeIsReflected(t *testing.T) {
 
 func TestLostObjectsAreRememberedForTheirSubscribersOnly(t *testing.T) {
 	kind := Kind{New: func() client.Object { return &corev1.Pod{} }, HasEnded: func(client.Object) bool { return false }}
-	i := &informer{subscribers: map[string][]*subscriber{}}
+	i := &informer{subscribers: map[string][]subscriber{}}
 	i.store = newStore(kind, i.changed)
-	i.add(&subscriber{namespace: "shop", selects: labels.Set{"node": "rome-1"}, changed: func(client.Object) {}})
+	i.add(subscriber{role: &role{selects: labels.Set{"node": "rome-1"}, changed: func(*namespaceCaches, client.Object) {}}})
 	for _, node := range []string{"rome-1", "rome-2"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: node, ResourceVersion: "1", Labels: map[string]string{"node": node}}}
 		require.NoError(t, i.store.Add(pod))

@@ -27,6 +27,7 @@ func (e *Engine) Lead(lead bool) {
 		for r, caches := range ns.caches {
 			if r.resource.LeaderOnly {
 				caches.cancel()
+				e.release(caches)
 				delete(ns.caches, r)
 			}
 		}

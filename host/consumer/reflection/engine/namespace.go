@@ -19,24 +19,38 @@ type namespace struct {
 	cancel        context.CancelFunc
 	// caches of the resources that are reflected here; the engine's mutex guards the map.
 	caches map[*runner]*namespaceCaches
-	// uses are the informers that are released with the namespace; the engine's mutex guards them.
-	uses []use
 }
 
 // namespaceCaches are the caches of one resource in one namespace. dependent is nil for
 // most.
 type namespaceCaches struct {
-	ctx context.Context // the lifetime: that of the namespace, or of the leadership
+	runner *runner
+	ns     *namespace
+	ctx    context.Context // the lifetime: that of the namespace, or of the leadership
 	// cancel ends the lifetime of a resource with LeaderOnly; nil for the others. A context of their own
 	// takes more memory than all else that a resource in a namespace without objects needs.
 	cancel context.CancelFunc
+	// unfilled is the number of caches that are not filled yet.
+	unfilled atomic.Int32
 	// active is true once all caches are filled. Decisions need all of them.
 	active            atomic.Bool
 	local             *store
 	remote, dependent *selected
 	related           []*store
-	readErrors        readErrors
-	fresh             freshness
+	// uses are the informers of the caches; the engine's mutex guards them.
+	uses       []use
+	readErrors readErrors
+	fresh      freshness
+}
+
+// isHeard reports whether changes of objects matter: decisions are made, or their lack is reported.
+func (c *namespaceCaches) isHeard() bool { return c.active.Load() || c.readErrors.cause() != "" }
+
+// filled records that one of the caches is filled.
+func (c *namespaceCaches) filled() {
+	if c.unfilled.Add(-1) == 0 {
+		c.runner.engine.filled.add(c)
+	}
 }
 
 // wake triggers reconcileNamespaces.
@@ -53,8 +67,8 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 			e.reconcileNamespaces(ctx, group)
 			e.startLeaderOnly(ctx, group)
 		case <-e.filled.kick:
-			for _, activate := range e.filled.take() {
-				activate()
+			for _, caches := range e.filled.take() {
+				caches.activate()
 			}
 		}
 	}
@@ -65,22 +79,22 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 type filledCaches struct {
 	kick chan struct{}
 
-	mu       sync.Mutex
-	activate []func()
+	mu  sync.Mutex
+	all []*namespaceCaches
 }
 
-func (f *filledCaches) add(activate func()) {
+func (f *filledCaches) add(caches *namespaceCaches) {
 	f.mu.Lock()
-	f.activate = append(f.activate, activate)
+	f.all = append(f.all, caches)
 	f.mu.Unlock()
 	signal(f.kick)
 }
 
-func (f *filledCaches) take() []func() {
+func (f *filledCaches) take() []*namespaceCaches {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := f.activate
-	f.activate = nil
+	all := f.all
+	f.all = nil
 	return all
 }
 
@@ -108,7 +122,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 			continue
 		}
 		log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
-		ns.cancel()
+		e.stopNamespace(ns)
 		delete(e.namespaces, local)
 		e.dropNamespace(local)
 	}
@@ -116,6 +130,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 	for local, ns := range e.namespaces {
 		taken[ns.remote] = local
 	}
+	started := 0
 	for _, local := range sortedKeys(wanted) {
 		remote := wanted[local]
 		if e.namespaces[local] != nil {
@@ -128,8 +143,13 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 			continue
 		}
 		taken[remote] = local
-		log.Info("Starting the reflection of a namespace", "namespace", local, "remoteNamespace", remote)
+		log.V(1).Info("Starting the reflection of a namespace", "namespace", local, "remoteNamespace", remote)
 		e.namespaces[local] = e.startNamespace(ctx, group, local, remote)
+		started++
+	}
+	if started > 0 {
+		// A process with many virtual nodes would write a line for each, and each of their namespaces.
+		log.Info("Started the reflection of namespaces", "started", started, "reflected", len(e.namespaces))
 	}
 	e.markSettledLocked()
 }
@@ -221,14 +241,32 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 			}
 		}
 	}
-	context.AfterFunc(ctx, func() {
-		e.mu.Lock()
-		uses := ns.uses
-		ns.uses = nil
-		e.mu.Unlock()
-		e.informers.releaseAll(uses)
-	})
 	return ns
+}
+
+// stopNamespace cancels the requests of a namespace and releases its informers. The caller holds the lock.
+func (e *Engine) stopNamespace(ns *namespace) {
+	ns.cancel()
+	for _, caches := range ns.caches {
+		e.release(caches)
+	}
+}
+
+// stopNamespaces stops all namespaces when the engine ends.
+func (e *Engine) stopNamespaces() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ns := range e.namespaces {
+		e.stopNamespace(ns)
+	}
+}
+
+// release releases the informers of caches. The caller holds the lock.
+func (e *Engine) release(caches *namespaceCaches) {
+	for _, used := range caches.uses {
+		e.informers.release(used)
+	}
+	caches.uses = nil
 }
 
 // mustWait reports whether a resource waits for another one in a namespace. The caller holds the lock.
@@ -262,105 +300,51 @@ func (e *Engine) startLater(ns *namespace, first *runner) {
 // noObjects is the local cache of resources without one.
 var noObjects = newStore(Kind{}, nil)
 
-// newCaches returns caches without informers.
-func (ns *namespace) newCaches(r *runner) *namespaceCaches {
-	caches := &namespaceCaches{ctx: ns.ctx, local: r.local}
+// startCaches opens the informers of one resource in a namespace, and activates it when all
+// are filled.
+func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
+	caches := &namespaceCaches{runner: r, ns: ns, ctx: ns.ctx, local: r.local}
 	if r.resource.LeaderOnly {
 		caches.ctx, caches.cancel = context.WithCancel(ns.ctx)
 	}
-	return caches
-}
-
-// startCaches acquires the informers of one resource in a namespace and activates it when all
-// are filled.
-func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
-	caches := ns.newCaches(r)
-	ctx := caches.ctx
 	caches.startFresh(&e.link)
-	// missing are the informers that are not filled yet, and this function.
-	var missing atomic.Int32
-	missing.Store(1)
-	filled := func() {
-		if missing.Add(-1) == 0 {
-			e.filled.add(func() { r.activate(ctx, ns, caches) })
-		}
+	s := &r.selections
+	caches.uses = make([]use, 0, 3+len(s.related))
+	open := func(f *followed) *store {
+		used := e.informers.open(&f.selection, f.namespaceIn(ns), subscriber{&f.role, caches})
+		caches.uses = append(caches.uses, used)
+		return used.informer.store
 	}
-	defer filled()
-	var uses []use
-	// Informers report read errors at once, and the first ones must not read caches that are
-	// still being set.
-	set := make(chan struct{})
-	defer close(set)
-	follow := func(s *selection, namespace string, changed func(client.Object)) *store {
-		number, isRemote := len(uses), s.isRemote
-		by := &subscriber{
-			namespace: namespace, selects: s.of,
-			changed: func(object client.Object) {
-				if caches.active.Load() || caches.readErrors.cause() != "" {
-					changed(object)
-				}
-			},
-			read: func(err error) {
-				select {
-				case <-set:
-					r.observeRead(ctx, ns, caches, number, isRemote, err)
-				case <-ctx.Done():
-				}
-			},
-			filled: filled,
-		}
-		missing.Add(1)
-		uses = append(uses, use{e.informers.acquire(s, by), by})
-		return uses[number].informer.store
-	}
-	fromRemote := func(object client.Object) {
-		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
-	}
-	followRemote := func(all *selection) *selected {
-		s := all.in(ns.remote)
-		return &selected{store: follow(&s, ns.remote, fromRemote), labels: s.of}
-	}
-	caches.remote = followRemote(&r.selections.remote)
+	caches.remote = &selected{store: open(&s.remote), having: s.remote.having}
 	if r.resource.Dependent != nil {
-		caches.dependent = followRemote(&r.selections.dependent)
+		caches.dependent = &selected{store: open(&s.dependent), having: s.dependent.having}
 	}
-	if r.resource.LocalUnwatched {
+	switch {
+	case r.resource.LocalUnwatched:
 		caches.local = noObjects
+	case caches.local == nil:
+		caches.local = open(&s.local)
 	}
-	if caches.local == nil {
-		s := r.localIn(ns.local)
-		caches.local = follow(&s, ns.local, func(object client.Object) {
-			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
-		})
+	for i := range s.related {
+		caches.related = append(caches.related, open(&s.related[i]))
 	}
-	for i := range r.resource.Related {
-		related := &r.resource.Related[i]
-		caches.related = append(caches.related, follow(&r.selections.related[i], related.namespaceFor(ns.local), func(object client.Object) {
-			if related.Keys == nil {
-				return
-			}
-			for _, name := range related.Keys(object, caches.local.List(ns.local)) {
-				r.queue.Add(Key{Namespace: ns.local, Name: name})
-			}
-		}))
-	}
-	if r.resource.LeaderOnly {
-		e.informers.releaseAfter(ctx, uses)
-	} else {
-		ns.uses = append(ns.uses, uses...)
+	// Informers call at once, and need all that is set above.
+	caches.unfilled.Store(int32(len(caches.uses)))
+	for _, used := range caches.uses {
+		e.informers.start(used)
 	}
 	return caches
 }
 
 // activate begins decisions when all caches are filled.
-func (r *runner) activate(ctx context.Context, ns *namespace, caches *namespaceCaches) {
-	if ctx.Err() != nil {
+func (c *namespaceCaches) activate() {
+	if c.ctx.Err() != nil {
 		return
 	}
-	caches.active.Store(true)
+	c.active.Store(true)
 	// Pods that were bound before their namespace was offloaded have no other event (T54).
-	r.visitKeys(ns, caches, enqueue)
-	r.engine.startLater(ns, r)
+	c.runner.visitKeys(c.ns, c, enqueue)
+	c.runner.engine.startLater(c.ns, c.runner)
 }
 
 // visitKeys calls visit with the key of each local and each remote object of a resource in

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -49,25 +48,26 @@ func (e *readErrors) first() string {
 
 // observeRead records the result of filling a cache. A permanent error blocks this resource
 // in this namespace only, and is recorded as an event on the local objects.
-func (r *runner) observeRead(ctx context.Context, ns *namespace, caches *namespaceCaches, number int, isRemote bool, err error) {
-	if caches.active.Load() || ctx.Err() != nil {
+func (r *runner) observeRead(of *subscriber, err error) {
+	caches, ns := of.caches, of.caches.ns
+	if caches.active.Load() || caches.ctx.Err() != nil {
 		return
 	}
 	o := &r.engine.options
 	cause := ""
 	switch {
 	case !isPermanent(err):
-	case isRemote:
+	case of.isRemote:
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",
 			o.ProviderClusterID, o.HomeClusterID, ns.remote, err)
 	default:
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of this cluster must grant virtual node %s a missing right: %s",
 			o.ProviderClusterID, o.NodeName, err)
 	}
-	if !caches.readErrors.set(number, cause) {
+	if !caches.readErrors.set(of.number, cause) {
 		return
 	}
-	logr.FromContextOrDiscard(ctx).Info("Objects cannot be read, the resource is not reflected in this namespace",
+	logr.FromContextOrDiscard(caches.ctx).Info("Objects cannot be read, the resource is not reflected in this namespace",
 		"resource", r.resource.Name, "namespace", ns.local, "remoteNamespace", ns.remote, "reason", caches.readErrors.cause())
 	for _, name := range caches.local.Names(ns.local) {
 		r.queue.Add(Key{Namespace: ns.local, Name: name.Name})

@@ -11,20 +11,20 @@ import (
 // and each reads the objects of its virtual node.
 type selected struct {
 	*store
-	labels labels.Set
+	having labelTexts
 }
 
 // Get returns the object or nil.
 func (s *selected) Get(namespace, name string) client.Object {
-	return s.get(types.NamespacedName{Namespace: namespace, Name: name}, s.labels)
+	return s.get(types.NamespacedName{Namespace: namespace, Name: name}, s.having)
 }
 
 // List returns the objects in a namespace, or in all for "".
-func (s *selected) List(namespace string) []client.Object { return s.list(namespace, s.labels) }
+func (s *selected) List(namespace string) []client.Object { return s.list(namespace, s.having) }
 
 // Names returns the names of the objects in a namespace, or in all for "".
 func (s *selected) Names(namespace string) []types.NamespacedName {
-	return s.names(namespace, s.labels)
+	return s.names(namespace, s.having)
 }
 
 // replaceSelected replaces the objects by those of a list that was read beside the watch. It
@@ -49,7 +49,7 @@ func (s *selected) replaceListed(items map[types.NamespacedName]item, version st
 	}
 	for name, have := range s.objects.in("") {
 		_, isListed := items[name]
-		if isListed || !have.hasLabels(s.labels) || knownNewerVersion(have.version, version) {
+		if isListed || !have.hasLabels(s.having) || knownNewerVersion(have.version, version) {
 			continue
 		}
 		s.objects.remove(name)

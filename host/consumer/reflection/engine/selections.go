@@ -1,51 +1,81 @@
 package engine
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// selections are what the informers of a resource hold, in all namespaces. There are many namespaces, and
+// followed is a kind whose objects a resource follows in each namespace. There are many namespaces, and
 // selectors are expensive to build.
+type followed struct {
+	selection selection
+	role      role
+	// perNamespace is set if an informer holds the objects of one namespace, not of all.
+	perNamespace bool
+	// having are the labels of the role, as stores compare them.
+	having labelTexts
+}
+
+// selections are what a resource follows.
 type selections struct {
-	local, remote, dependent selection
-	related                  []selection
+	local, remote, dependent followed
+	related                  []followed
 }
 
 func (r *runner) newSelections() selections {
-	local := r.engine.options.Local
-	s := selections{
-		local:  identified(selection{client: local, kind: r.resource.Local, options: client.ListOptions{FieldSelector: r.resource.LocalFields}, user: r.user(r.resource.Local)}),
-		remote: r.remoteSelection(r.resource.Remote),
+	local, number := r.engine.options.Local, 0
+	follow := func(s selection, role role) followed {
+		role.number, role.isRemote, role.selects = number, s.isRemote, s.of
+		number++
+		return followed{selection: s, role: role, perNamespace: s.isRemote, having: textsOf(s.of)}
 	}
+	fromRemote := role{changed: func(c *namespaceCaches, object client.Object) {
+		if c.isHeard() {
+			r.queue.Add(Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName())})
+		}
+	}}
+	s := selections{remote: follow(r.remoteSelection(r.resource.Remote), fromRemote)}
 	if r.resource.Dependent != nil {
-		s.dependent = r.remoteSelection(*r.resource.Dependent)
+		s.dependent = follow(r.remoteSelection(*r.resource.Dependent), fromRemote)
 	}
+	s.local = follow(identified(selection{
+		client: local, kind: r.resource.Local, options: client.ListOptions{FieldSelector: r.resource.LocalFields}, user: r.user(r.resource.Local),
+	}), role{changed: func(c *namespaceCaches, object client.Object) {
+		if c.isHeard() {
+			r.queue.AddTo(laneLocal, Key{Namespace: c.ns.local, Name: object.GetName()})
+		}
+	}})
+	s.local.perNamespace = r.resource.LocalPerNamespace
 	for i := range r.resource.Related {
 		related := &r.resource.Related[i]
-		s.related = append(s.related, identified(selection{
+		s.related = append(s.related, follow(identified(selection{
 			client: local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind),
-		}))
+		}), role{isOfCluster: related.Kind.ClusterScoped, changed: func(c *namespaceCaches, object client.Object) {
+			if related.Keys == nil || !c.isHeard() {
+				return
+			}
+			for _, name := range related.Keys(object, c.local.List(c.ns.local)) {
+				r.queue.Add(Key{Namespace: c.ns.local, Name: name})
+			}
+		}}))
 	}
 	return s
 }
 
-// localIn selects the local objects that a namespace needs.
-func (r *runner) localIn(namespace string) selection {
-	if r.resource.LocalPerNamespace {
-		return r.selections.local.in(namespace)
-	}
-	return r.selections.local
-}
-
-// namespaceFor returns the namespace of the related objects that a local namespace needs.
-func (r *Related) namespaceFor(local string) string {
-	if r.Kind.ClusterScoped {
+// namespaceIn returns the namespace whose objects an informer holds for a reflected namespace, "" for all.
+func (f *followed) namespaceIn(ns *namespace) string {
+	switch {
+	case !f.perNamespace:
 		return ""
+	case f.selection.isRemote:
+		return ns.remote
+	default:
+		return ns.local
 	}
-	return local
 }
 
 // remoteSelection selects the objects of a kind in the provider.
@@ -68,7 +98,7 @@ func (r *runner) user(kind Kind) string {
 	if kind.Trim == nil {
 		return ""
 	}
-	return r.resource.Name
+	return cmp.Or(kind.TrimName, r.resource.Name)
 }
 
 // remoteSelector selects the managed objects in the provider that have further labels.

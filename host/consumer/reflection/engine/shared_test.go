@@ -252,11 +252,13 @@ func TestSubscribersAreCalledAboutObjectsWithTheirLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := map[string]int{}
-			i := &informer{subscribers: map[string][]*subscriber{}}
+			i := &informer{subscribers: map[string][]subscriber{}}
 			i.store = newStore(Kind{}, i.changed)
 			require.NoError(t, i.store.Add(of("a", "1", "10")))
 			for _, node := range []string{"a", "b"} {
-				i.add(&subscriber{selects: labels.Set{offloadingv1beta1.NodeNameLabel: node}, changed: func(client.Object) { calls[node]++ }})
+				i.add(subscriber{role: &role{
+					selects: labels.Set{offloadingv1beta1.NodeNameLabel: node}, changed: func(*namespaceCaches, client.Object) { calls[node]++ },
+				}})
 			}
 			tc.change(t, i.store)
 			assert.Equal(t, [2]int{tc.ofA, tc.ofB}, [2]int{calls["a"], calls["b"]})

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -72,7 +71,7 @@ func (s *store) Get(namespace, name string) client.Object {
 }
 
 // get is Get for an object that has certain labels.
-func (s *store) get(name types.NamespacedName, having labels.Set) client.Object {
+func (s *store) get(name types.NamespacedName, having labelTexts) client.Object {
 	s.mu.RLock()
 	kept := s.objects.get(name)
 	s.mu.RUnlock()
@@ -86,11 +85,14 @@ func (s *store) get(name types.NamespacedName, having labels.Set) client.Object 
 func (s *store) Names(namespace string) []types.NamespacedName { return s.names(namespace, nil) }
 
 // names is Names for the objects that have certain labels.
-func (s *store) names(namespace string, having labels.Set) []types.NamespacedName {
-	found := s.find(namespace, having)
-	names := make([]types.NamespacedName, 0, len(found))
-	for name := range found {
-		names = append(names, name)
+func (s *store) names(namespace string, having labelTexts) []types.NamespacedName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var names []types.NamespacedName
+	for name, kept := range s.objects.in(namespace) {
+		if kept.hasLabels(having) {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -99,7 +101,7 @@ func (s *store) names(namespace string, having labels.Set) []types.NamespacedNam
 func (s *store) List(namespace string) []client.Object { return s.list(namespace, nil) }
 
 // list is List for the objects that have certain labels.
-func (s *store) list(namespace string, having labels.Set) []client.Object {
+func (s *store) list(namespace string, having labelTexts) []client.Object {
 	found := s.find(namespace, having)
 	out := make([]client.Object, 0, len(found))
 	for _, kept := range found {
@@ -109,13 +111,12 @@ func (s *store) list(namespace string, having labels.Set) []client.Object {
 }
 
 // find returns the objects in a namespace, or in all for "", that have certain labels.
-func (s *store) find(namespace string, having labels.Set) map[types.NamespacedName]*stored {
+func (s *store) find(namespace string, having labelTexts) (found []*stored) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	found := map[types.NamespacedName]*stored{}
-	for name, kept := range s.objects.in(namespace) {
+	for _, kept := range s.objects.in(namespace) {
 		if kept.hasLabels(having) {
-			found[name] = kept
+			found = append(found, kept)
 		}
 	}
 	return found

@@ -121,11 +121,23 @@ func appliedSet(object client.Object) string {
 	return entries[0].FieldsV1.GetRawString()
 }
 
-// hasLabels reports whether the object has all labels of a set.
-func (s *stored) hasLabels(set labels.Set) bool {
-	have := s.labels.Value()
+// labelTexts are labels as formatLabels formats each.
+type labelTexts []string
+
+// textsOf returns labels as stores compare them.
+func textsOf(set labels.Set) labelTexts {
+	var texts labelTexts
 	for key, value := range set {
-		if !strings.Contains(have, ","+key+"="+value+",") {
+		texts = append(texts, ","+key+"="+value+",")
+	}
+	return texts
+}
+
+// hasLabels reports whether the object has certain labels.
+func (s *stored) hasLabels(having labelTexts) bool {
+	have := s.labels.Value()
+	for _, label := range having {
+		if !strings.Contains(have, label) {
 			return false
 		}
 	}

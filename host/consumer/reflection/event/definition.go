@@ -49,10 +49,8 @@ type Definition struct {
 	options  Options
 	name     string
 	subjects []subject
-	// remoteFields select the events that are watched.
-	remoteFields fields.Selector
-	// leaderOnly is set if the subjects do not belong to one virtual node.
-	leaderOnly bool
+	// isOfObjects is set for warnings about objects that do not belong to one virtual node.
+	isOfObjects bool
 }
 
 var _ engine.Definition = (*Definition)(nil)
@@ -65,20 +63,18 @@ func New(options Options) *Definition {
 	if options.Limits == nil {
 		options.Limits = NewLimits()
 	}
-	return &Definition{
-		options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)},
-		remoteFields: fields.AndSelectors(append([]fields.Selector{fields.OneTermEqualSelector("involvedObject.kind", podKind)}, withoutSteps()...)...),
-	}
+	return &Definition{options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)}}
 }
 
 // withoutSteps leaves out the steps of a pod that starts as it should. The status of the local pod has
-// them. Most events of a pod are neither sent by the provider, nor kept in memory, nor copied.
-func withoutSteps() []fields.Selector {
+// them. Most events of a pod are neither sent by the provider, nor kept in memory, nor copied. Both
+// definitions share the others, so that a namespace is listed once.
+func withoutSteps() fields.Selector {
 	var selectors []fields.Selector
 	for _, step := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"} {
 		selectors = append(selectors, fields.OneTermNotEqualSelector("reason", step))
 	}
-	return selectors
+	return fields.AndSelectors(selectors...)
 }
 
 // NewForObjects returns the definition of warnings about other objects than pods. resources are the
@@ -86,9 +82,7 @@ func withoutSteps() []fields.Selector {
 // are ignored. It returns nil if none is left.
 func NewForObjects(options Options, resources ...string) *Definition {
 	d := New(options)
-	d.name, d.leaderOnly, d.subjects = "objectevent", true, nil
-	d.remoteFields = fields.AndSelectors(
-		fields.OneTermNotEqualSelector("involvedObject.kind", podKind), fields.OneTermEqualSelector("type", corev1.EventTypeWarning))
+	d.name, d.isOfObjects, d.subjects = "objectevent", true, nil
 	for _, of := range objects {
 		if slices.Contains(resources, of.resource) {
 			d.subjects = append(d.subjects, of)
@@ -108,10 +102,10 @@ func (d *Definition) Resource() engine.Resource {
 		NewList: func() client.ObjectList { return &corev1.EventList{} },
 	}
 	remoteKind := kind
-	remoteKind.Trim = cut
+	remoteKind.Trim, remoteKind.TrimName = cut, "event"
 	resource := engine.Resource{
 		Name: d.name, Local: kind, Remote: remoteKind, LocalUnwatched: true,
-		RemoteUnmanaged: true, RemoteFields: d.remoteFields, LeaderOnly: d.leaderOnly, After: "pod",
+		RemoteUnmanaged: true, RemoteFields: withoutSteps(), LeaderOnly: d.isOfObjects, After: "pod",
 		Policy: d.options.Policy, Workers: max(d.options.Workers, 1),
 	}
 	for i := range d.subjects {
@@ -122,6 +116,9 @@ func (d *Definition) Resource() engine.Resource {
 
 // find returns the local object that a remote event is about, with its kind, or nil.
 func (d *Definition) find(in engine.Input, event *corev1.Event) (client.Object, schema.GroupVersionKind) {
+	if d.isOfObjects && event.Type != corev1.EventTypeWarning {
+		return nil, schema.GroupVersionKind{}
+	}
 	about := &event.InvolvedObject
 	for i := range d.subjects {
 		if d.subjects[i].isAbout(about) {

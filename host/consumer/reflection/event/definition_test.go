@@ -114,7 +114,14 @@ func TestStepsOfAPodAreNotWatched(t *testing.T) {
 	for _, reason := range []string{"FailedScheduling", "Failed", "BackOff", "Killing", "Unhealthy", ""} {
 		assert.True(t, selector.Matches(event("Pod", reason)), reason)
 	}
-	assert.False(t, selector.Matches(event("Service", "BackOff")))
+}
+
+// Both definitions read the same events, so that a namespace is listed and watched once.
+func TestEventsAreReadOnce(t *testing.T) {
+	ofPods, ofObjects := definition().Resource(), NewForObjects(definition().options, "service").Resource()
+	assert.Equal(t, ofPods.RemoteFields.String(), ofObjects.RemoteFields.String())
+	assert.NotEmpty(t, ofPods.Remote.TrimName)
+	assert.Equal(t, ofPods.Remote.TrimName, ofObjects.Remote.TrimName)
 }
 
 // Warnings about other objects than pods come back too; what is normal helps no one.
@@ -123,7 +130,6 @@ func TestEventsOfOtherObjects(t *testing.T) {
 	assert.Nil(t, NewForObjects(options, "pod", "configmap", "secret"), "no controller of a provider warns about these")
 	d := NewForObjects(options, "ingress", "service", "persistentvolumeclaim", "configmap", "endpointslice")
 	resource := d.Resource()
-	assert.Equal(t, "involvedObject.kind!=Pod,type=Warning", resource.RemoteFields.String())
 	assert.True(t, resource.LeaderOnly, "the objects belong to no single virtual node")
 	require.Len(t, resource.Related, 4)
 
@@ -132,22 +138,27 @@ func TestEventsOfOtherObjects(t *testing.T) {
 	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}, &discoveryv1.EndpointSlice{ObjectMeta: meta}}
 	for name, tc := range map[string]struct {
 		apiVersion, kind, object, want string
+		isNormal                       bool
 	}{
-		"a refused ShadowEndpointSlice":           {"offloading.liqo.io/v1beta1", "ShadowEndpointSlice", "web", "discovery.k8s.io/v1"},
-		"an EndpointSlice of the provider":        {"discovery.k8s.io/v1", "EndpointSlice", "web", ""},
-		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1"},
-		"a load balancer that is not created":     {"v1", "Service", "web", "v1"},
-		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1"},
-		"an Ingress of an older version":          {"networking.k8s.io/v1beta1", "Ingress", "web", "networking.k8s.io/v1"},
-		"an event without version":                {"", "Service", "web", "v1"},
-		"a kind of the same name":                 {"serving.knative.dev/v1", "Service", "web", ""},
-		"an object that is not in the consumer":   {"v1", "Service", "other", ""},
-		"a kind that is not reflected":            {"apps/v1", "Deployment", "web", ""},
-		"a ShadowPod, whose status has the cause": {"offloading.liqo.io/v1beta1", "ShadowPod", "web", ""},
+		"a refused ShadowEndpointSlice":           {"offloading.liqo.io/v1beta1", "ShadowEndpointSlice", "web", "discovery.k8s.io/v1", false},
+		"an EndpointSlice of the provider":        {"discovery.k8s.io/v1", "EndpointSlice", "web", "", false},
+		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1", false},
+		"a load balancer that is not created":     {"v1", "Service", "web", "v1", false},
+		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1", false},
+		"an Ingress of an older version":          {"networking.k8s.io/v1beta1", "Ingress", "web", "networking.k8s.io/v1", false},
+		"an event without version":                {"", "Service", "web", "v1", false},
+		"a kind of the same name":                 {"serving.knative.dev/v1", "Service", "web", "", false},
+		"an object that is not in the consumer":   {"v1", "Service", "other", "", false},
+		"a kind that is not reflected":            {"apps/v1", "Deployment", "web", "", false},
+		"a ShadowPod, whose status has the cause": {"offloading.liqo.io/v1beta1", "ShadowPod", "web", "", false},
+		"a load balancer that is created":         {"v1", "Service", "web", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			event := happened(1, 0)
 			event.Type, event.Reason = corev1.EventTypeWarning, "ProvisioningFailed"
+			if tc.isNormal {
+				event.Type = corev1.EventTypeNormal
+			}
 			event.InvolvedObject = corev1.ObjectReference{APIVersion: tc.apiVersion, Kind: tc.kind, Namespace: "shop-rome", Name: tc.object}
 			in := input(event, nil, nil)
 			in.Related = nil
