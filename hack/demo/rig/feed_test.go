@@ -32,9 +32,8 @@ import (
 
 const (
 	sliceSecret = "kubeconfig-resourceslice-milan"
-	// watchesOfTheFeed is how many watches a virtual kubelet has with a feed: one for each of nine
-	// kinds, and two for events, which are selected by what they are about.
-	watchesOfTheFeed = 10
+	// watchesOfTheFeed is how many watches a virtual kubelet has with a feed: one for each kind.
+	watchesOfTheFeed = 9
 	// retryAfter is how long a virtual kubelet does without a feed that failed.
 	retryAfter = 30 * time.Second
 )
