@@ -173,8 +173,8 @@ type use struct {
 	by       subscriber
 }
 
-// open returns the informer of a selection in a namespace, or in all for "", for a subscriber. It is not
-// called, and a new informer does not run, before start: the subscriber can use the store before.
+// open returns the informer of a selection in a namespace, or in all for "". Until start, a new informer
+// does not run, and the subscriber is not called: its caches, which hold the stores, are incomplete.
 func (i *Informers) open(s *selection, namespace string, by subscriber) use {
 	key := s.key
 	key.namespace = namespace
@@ -201,7 +201,7 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	added.store.filled = added.filled
 	added.run = func() {
 		follow := watchKind
-		if s.once {
+		if within.once {
 			follow = listKind
 		}
 		if source := i.listWatch(&within); running.Err() == nil {

@@ -138,27 +138,22 @@ func TestEventsOfOtherObjects(t *testing.T) {
 	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}, &discoveryv1.EndpointSlice{ObjectMeta: meta}}
 	for name, tc := range map[string]struct {
 		apiVersion, kind, object, want string
-		isNormal                       bool
 	}{
-		"a refused ShadowEndpointSlice":           {"offloading.liqo.io/v1beta1", "ShadowEndpointSlice", "web", "discovery.k8s.io/v1", false},
-		"an EndpointSlice of the provider":        {"discovery.k8s.io/v1", "EndpointSlice", "web", "", false},
-		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1", false},
-		"a load balancer that is not created":     {"v1", "Service", "web", "v1", false},
-		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1", false},
-		"an Ingress of an older version":          {"networking.k8s.io/v1beta1", "Ingress", "web", "networking.k8s.io/v1", false},
-		"an event without version":                {"", "Service", "web", "v1", false},
-		"a kind of the same name":                 {"serving.knative.dev/v1", "Service", "web", "", false},
-		"an object that is not in the consumer":   {"v1", "Service", "other", "", false},
-		"a kind that is not reflected":            {"apps/v1", "Deployment", "web", "", false},
-		"a ShadowPod, whose status has the cause": {"offloading.liqo.io/v1beta1", "ShadowPod", "web", "", false},
-		"a load balancer that is created":         {"v1", "Service", "web", "", true},
+		"a refused ShadowEndpointSlice":           {"offloading.liqo.io/v1beta1", "ShadowEndpointSlice", "web", "discovery.k8s.io/v1"},
+		"an EndpointSlice of the provider":        {"discovery.k8s.io/v1", "EndpointSlice", "web", ""},
+		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1"},
+		"a load balancer that is not created":     {"v1", "Service", "web", "v1"},
+		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1"},
+		"an Ingress of an older version":          {"networking.k8s.io/v1beta1", "Ingress", "web", "networking.k8s.io/v1"},
+		"an event without version":                {"", "Service", "web", "v1"},
+		"a kind of the same name":                 {"serving.knative.dev/v1", "Service", "web", ""},
+		"an object that is not in the consumer":   {"v1", "Service", "other", ""},
+		"a kind that is not reflected":            {"apps/v1", "Deployment", "web", ""},
+		"a ShadowPod, whose status has the cause": {"offloading.liqo.io/v1beta1", "ShadowPod", "web", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			event := happened(1, 0)
 			event.Type, event.Reason = corev1.EventTypeWarning, "ProvisioningFailed"
-			if tc.isNormal {
-				event.Type = corev1.EventTypeNormal
-			}
 			event.InvolvedObject = corev1.ObjectReference{APIVersion: tc.apiVersion, Kind: tc.kind, Namespace: "shop-rome", Name: tc.object}
 			in := input(event, nil, nil)
 			in.Related = nil
@@ -183,6 +178,19 @@ func TestEventsOfOtherObjects(t *testing.T) {
 			assert.Equal(t, corev1.ObjectReference{APIVersion: tc.want, Kind: strings.TrimPrefix(tc.kind, "Shadow"), Namespace: "shop", Name: "web", UID: "uid-1"}, got.InvolvedObject)
 		})
 	}
+}
+
+func TestNormalEventsOfOtherObjectsAreNotCopied(t *testing.T) {
+	d := NewForObjects(definition().options, "service")
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+	event := happened(1, 0)
+	event.InvolvedObject = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop-rome", Name: "web"}
+	in := input(event, nil, nil)
+	in.Related = []func(string) client.Object{func(string) client.Object { return service }}
+	event.Type = corev1.EventTypeWarning
+	assert.IsType(t, engine.ApplyLocal{}, decide(t, d, in)[0])
+	event.Type = corev1.EventTypeNormal
+	assert.IsType(t, engine.Keep{}, decide(t, d, in)[0])
 }
 
 func TestAnUpdateIsSentWhenTheIntervalEnds(t *testing.T) {
