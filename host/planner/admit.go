@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +41,31 @@ func (o offloadings) Get(_ context.Context, key client.ObjectKey, object client.
 // List implements client.Reader; the handler does not list.
 func (offloadings) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return apierrors.NewMethodNotSupported(schema.GroupResource{}, "list")
+}
+
+// toleratedSeconds is how long a pod stays on a node that is not ready or unreachable: the default of
+// --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds of kube-apiserver.
+const toleratedSeconds = 300
+
+// withDefaultTolerations returns the pod as the admission plugin DefaultTolerationSeconds changes it,
+// which runs in each API server and before the webhooks: the pod tolerates for a time that a node is
+// not ready or unreachable, unless it says otherwise. Without them the pod would not fit a virtual node
+// whose taint Kubernetes is about to remove. The given pod is not changed.
+func withDefaultTolerations(pod *corev1.Pod) *corev1.Pod {
+	seconds := int64(toleratedSeconds)
+	changed := *pod
+	changed.Spec.Tolerations = slices.Clone(pod.Spec.Tolerations)
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		isSet := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+		})
+		if !isSet {
+			changed.Spec.Tolerations = append(changed.Spec.Tolerations, corev1.Toleration{
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			})
+		}
+	}
+	return &changed
 }
 
 // admit lets the handler of the pod webhook decide about the pod. It returns nil if the pod is

@@ -141,7 +141,7 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 		plan.local(ReasonStrategyLocal, fmt.Sprintf("The NamespaceOffloading of namespace %q has the strategy Local, so its pods stay in this cluster.", pod.Namespace))
 		return plan, nil
 	}
-	admitted, err := p.admit(ctx, plan, pod)
+	admitted, err := p.admit(ctx, plan, withDefaultTolerations(pod))
 	if err != nil {
 		return nil, fmt.Errorf("planning the admission of %s: %w", plan, err)
 	}

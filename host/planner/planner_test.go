@@ -142,7 +142,7 @@ func TestAPodThatIsOffloaded(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"ensure /spec/tolerations", "require /spec/affinity/nodeAffinity",
-		"drop /spec/serviceAccountName", "add /spec/automountServiceAccountToken", "drop /spec/affinity", "drop /spec/tolerations",
+		"drop /spec/serviceAccountName", "add /spec/automountServiceAccountToken", "drop /spec/affinity", "change /spec/tolerations",
 		"drop /metadata/labels[offloading.liqo.io/mine]", "add /metadata/labels[offloading.liqo.io/destination]",
 		"add /metadata/labels[offloading.liqo.io/nodename]", "add /metadata/labels[offloading.liqo.io/origin]",
 		"add /metadata/annotations[longshore.dev/local-pod-uid]",
@@ -201,6 +201,8 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		"a pinned node":                       {pod: func(p *corev1.Pod) { p.Spec.Affinity = pinned("palermo") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
 		"a taint of the nodes":                {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}) }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "taint gpu:NoSchedule is not tolerated"},
 		"a preference of the nodes":           {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule}) }, want: planner.Offloadable},
+		"nodes that were not ready":           {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}) }, want: planner.Offloadable},
+		"nodes that are not ready":            {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}) }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "the node has the taint node.kubernetes.io/not-ready:NoSchedule"},
 		"more cpu than a node has":            {pod: requests("cpu", "5"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient cpu: 5 requested, 4 left"},
 		"more cpu than is left":               {facts: func(f *planner.Facts) { used(f, "cpu", "3") }, pod: requests("cpu", "2"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient cpu: 2 requested, 1 left"},
 		"no pod is left":                      {facts: func(f *planner.Facts) { used(f, "pods", "10") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "too many pods: spec.resourceQuota.hard.pods leaves 0"},
