@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -270,118 +269,6 @@ func (s *scale) latency(name string, values []float64, note string) {
 		figure(name+"-p50", "ms", percentile(values, 0.50), note),
 		figure(name+"-p99", "ms", percentile(values, 0.99), note).bounded(s.within(latencyGoal)),
 	)
-}
-
-// burstPods creates many pods at once while pods that exist become unready.
-func (s *scale) burstPods(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		_, err := s.offload(ctx, "burst", s.sizes.burst, s.namespaces[:min(20, len(s.namespaces))])
-		return err
-	})
-	group.Go(func() error { return s.flipReadiness(ctx, s.sizes.flips, "load-", flipPeriod) })
-	return group.Wait()
-}
-
-// flipReadiness makes remote pods unready, one after the other, and records how long the provider
-// needs to write that, and how long Longshore needs to show it in the consumer.
-func (s *scale) flipReadiness(ctx context.Context, count int, prefix string, period time.Duration) error {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	local, err := s.testbed.rome.watchUnready(watching)
-	if err != nil {
-		return err
-	}
-	remote, err := s.testbed.milan.watchUnready(watching)
-	if err != nil {
-		return err
-	}
-	sent := newSightings()
-	if err := s.makeUnready(ctx, count, prefix, period, sent.see); err != nil {
-		return err
-	}
-	if _, err := local.wait(ctx, count); err != nil {
-		return fmt.Errorf("waiting for unready pods in the consumer: %w", err)
-	}
-	if _, err := remote.wait(ctx, count); err != nil {
-		return fmt.Errorf("waiting for unready pods in the provider: %w", err)
-	}
-	note := fmt.Sprintf("remote pods that become unready while %d pods are created", s.sizes.burst)
-	written, _ := latencies(sent.all(), remote.all())
-	reflected, _ := latencies(remote.all(), local.all())
-	s.record.add(
-		figure("scale/readiness-written-during-burst-p50", "ms", percentile(written, 0.50), note+"; from the request to its watch event in the provider; "+s.note()),
-		figure("scale/readiness-written-during-burst-p99", "ms", percentile(written, 0.99), note+"; from the request to its watch event in the provider; "+s.note()),
-	)
-	s.latency("scale/readiness-during-burst", reflected, note)
-	return nil
-}
-
-// makeUnready makes random ready remote pods unready.
-func (s *scale) makeUnready(ctx context.Context, count int, prefix string, period time.Duration, done func(string, time.Time)) error {
-	pods, err := s.testbed.milan.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("listing remote pods: %w", err)
-	}
-	rand.Shuffle(len(pods.Items), func(i, j int) { pods.Items[i], pods.Items[j] = pods.Items[j], pods.Items[i] })
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if count == 0 {
-			return nil
-		}
-		if !strings.HasPrefix(pod.Name, prefix) || !isReady(pod) {
-			continue
-		}
-		count--
-		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Bench","lastTransitionTime":%q}]}}`,
-			time.Now().UTC().Format(time.RFC3339))
-		began := time.Now()
-		_, err := s.testbed.milan.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-		if err != nil {
-			return fmt.Errorf("making remote pod %s/%s unready: %w", pod.Namespace, pod.Name, err)
-		}
-		done(pod.Name, began)
-		if err := pause(ctx, period); err != nil {
-			return err
-		}
-	}
-	if count > 0 {
-		return fmt.Errorf("%d ready remote pods too few with the prefix %q", count, prefix)
-	}
-	return nil
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// watchUnready sees running pods that are not ready because of this benchmark.
-func (s *side) watchUnready(ctx context.Context) (*sightings, error) {
-	seen, pods := newSightings(), s.client.CoreV1().Pods(metav1.NamespaceAll)
-	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of %q: %w", s.Name, err)
-	}
-	err = s.follow(ctx, list.ResourceVersion, pods.Watch, func(event watch.Event, at time.Time) {
-		pod, ok := event.Object.(*corev1.Pod)
-		if !ok || event.Type == watch.Deleted {
-			return
-		}
-		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == "Bench" {
-				seen.see(pod.Name, at)
-			}
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching the pods of %q: %w", s.Name, err)
-	}
-	return seen, nil
 }
 
 // quietMinute counts requests while nothing happens.

@@ -3,9 +3,11 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -56,4 +58,18 @@ func TestAResourceWaitsForOneThatCannotBeRead(t *testing.T) {
 	require.Eventually(t, func() bool { return remote.count("watch ShadowPodList") > 0 }, soon, tick)
 	w.end()
 	assert.Zero(t, remote.count("watch ConfigMapList"))
+}
+
+func TestResourcesThatCanWaitAreReadSlowly(t *testing.T) {
+	local, remote := twoNamespaces(t, localMap("settings", map[string]string{"k": "1"}))
+	informers := NewInformers(t.Context())
+	// One namespace may be read, and the other a day later.
+	informers.later = rate.NewLimiter(rate.Every(24*time.Hour), 1)
+	w := startWith(t, local, remote, func(o *Options) { o.Informers = informers }, later{}, pods{})
+	require.Eventually(t, func() bool { return remote.count("watch ShadowPodList") == 2 && remote.count("watch ConfigMapList") == 1 }, soon, tick)
+	assert.Equal(t, 5, remote.openWatches(), "ShadowPods and pods of two namespaces, and the ConfigMaps of one")
+	w.remap(t, nil)
+	require.Eventually(t, func() bool { return remote.openWatches() == 0 }, soon, tick, "the one that waits is released, too")
+	w.end()
+	assert.Equal(t, 1, remote.count("watch ConfigMapList"))
 }

@@ -100,7 +100,8 @@ type Resource struct {
 	// kubelets of a provider, only the leader handles them (wire 4.1).
 	LeaderOnly bool
 	// After is the name of a resource. The objects of this one are read in a namespace when those of the
-	// other are, if the engine has it: what is urgent after a restart does not wait for the rest. Optional.
+	// other are, if the engine has it, and in a few namespaces a second: what is urgent after a restart does
+	// not wait for the rest. Optional.
 	After string
 	// Policy is the meaning of the skip and allow annotations.
 	Policy offloadingv1beta1.ReflectionType

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,8 @@ import (
 type Informers struct {
 	ctx   context.Context
 	group sync.WaitGroup
+	// later limits how fast the informers of resources with After begin.
+	later *rate.Limiter
 
 	mu     sync.Mutex
 	opened map[informerKey]*informer
@@ -36,6 +39,8 @@ type selection struct {
 	of labels.Set
 	// once lists the objects and does not watch them.
 	once bool
+	// isLater is set for the objects of a resource with After.
+	isLater bool
 	// user is the name of the resource if its definition trims the objects: others need
 	// them whole.
 	user string
@@ -113,9 +118,17 @@ type informer struct {
 	subscribers map[string][]subscriber
 }
 
+// Resources with After are read at this rate: after a restart, the lists for hundreds of namespaces would
+// otherwise take a second of the API server's time while the status of pods waits for it. A namespace that
+// is mapped later does not wait.
+const (
+	laterPerSecond rate.Limit = 30
+	laterBurst                = 10
+)
+
 // NewInformers returns Informers whose watches end with the context.
 func NewInformers(ctx context.Context) *Informers {
-	return &Informers{ctx: ctx, opened: map[informerKey]*informer{}}
+	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}}
 }
 
 // Wait waits for the end of all watches. It is called after the end of the context: engines that
@@ -205,7 +218,11 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 			follow = listKind
 		}
 		if source := i.listWatch(&within); running.Err() == nil {
-			i.group.Go(func() { follow(running, source, within.kind, added.store, added.read) })
+			i.group.Go(func() {
+				if !within.isLater || i.later.Wait(running) == nil {
+					follow(running, source, within.kind, added.store, added.read)
+				}
+			})
 		}
 	}
 	return added

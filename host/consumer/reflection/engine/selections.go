@@ -81,7 +81,7 @@ func (f *followed) namespaceIn(ns *namespace) string {
 // remoteSelection selects the objects of a kind in the provider.
 func (r *runner) remoteSelection(kind Kind) selection {
 	s := selection{
-		client: r.engine.options.Reader, isRemote: true, once: r.resource.RemoteOnce, kind: kind, user: r.user(kind),
+		client: r.engine.options.Reader, isRemote: true, once: r.resource.RemoteOnce, isLater: r.resource.After != "", kind: kind, user: r.user(kind),
 		options: client.ListOptions{FieldSelector: r.resource.RemoteFields},
 	}
 	switch {
