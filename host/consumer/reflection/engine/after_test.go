@@ -66,7 +66,9 @@ func TestResourcesThatCanWaitAreReadSlowly(t *testing.T) {
 	// One namespace may be read, and the other a day later.
 	informers.later = rate.NewLimiter(rate.Every(24*time.Hour), 1)
 	w := startWith(t, local, remote, func(o *Options) { o.Informers = informers }, later{}, pods{})
-	require.Eventually(t, func() bool { return remote.count("watch ShadowPodList") == 2 && remote.count("watch ConfigMapList") == 1 }, soon, tick)
+	require.Eventually(t, func() bool {
+		return remote.count("watch ShadowPodList") == 2 && remote.count("watch ConfigMapList") == 1
+	}, soon, tick)
 	assert.Equal(t, 5, remote.openWatches(), "ShadowPods and pods of two namespaces, and the ConfigMaps of one")
 	w.remap(t, nil)
 	require.Eventually(t, func() bool { return remote.openWatches() == 0 }, soon, tick, "the one that waits is released, too")

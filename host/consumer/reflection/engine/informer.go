@@ -122,8 +122,8 @@ type informer struct {
 // otherwise take a second of the API server's time while the status of pods waits for it. A namespace that
 // is mapped later does not wait.
 const (
-	laterPerSecond rate.Limit = 30
-	laterBurst                = 10
+	laterPerSecond = 30
+	laterBurst     = 10
 )
 
 // NewInformers returns Informers whose watches end with the context.
