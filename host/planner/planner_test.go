@@ -189,24 +189,20 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		why    string
 		follow planner.Follow
 	}{
-		"the namespace is not offloaded":   {facts: func(f *planner.Facts) { f.Offloadings = nil }, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNamespaceNotOffloaded},
-		"the strategy is Local":            {facts: strategy(offloadingv1beta1.LocalPodOffloadingStrategyType), want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonStrategyLocal},
-		"a policy denies it at admission":  {binding: []chain.Binding{denying(contract.MomentAdmission)}, want: planner.Refused, stage: planner.Admission, reason: planner.ReasonAdmissionDenied},
-		"an unknown strategy":              {facts: strategy("Anywhere"), want: planner.Refused, stage: planner.Admission, reason: planner.ReasonWebhookFailed},
-		"there is no virtual node":         {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, want: planner.Pending, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
-		"no virtual node, and local nodes": {facts: noneButLocal, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
-		"a scheduling gate":                {pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonSchedulingGated},
-		"a node selector":                  {pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
-		"the same, and local nodes":        {facts: strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Local, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
-		"a pinned node":                    {pod: func(p *corev1.Pod) { p.Spec.Affinity = pinned("palermo") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
-		"a taint of the nodes":             {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}) }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "taint gpu:NoSchedule is not tolerated"},
-		"a preference of the nodes":        {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule}) }, want: planner.Offloadable},
-		"nodes that were not ready": {facts: func(f *planner.Facts) {
-			taint(f, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
-		}, want: planner.Offloadable},
-		"nodes that are not ready": {facts: func(f *planner.Facts) {
-			taint(f, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
-		}, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "the node has the taint node.kubernetes.io/not-ready:NoSchedule"},
+		"the namespace is not offloaded":      {facts: func(f *planner.Facts) { f.Offloadings = nil }, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNamespaceNotOffloaded},
+		"the strategy is Local":               {facts: strategy(offloadingv1beta1.LocalPodOffloadingStrategyType), want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonStrategyLocal},
+		"a policy denies it at admission":     {binding: []chain.Binding{denying(contract.MomentAdmission)}, want: planner.Refused, stage: planner.Admission, reason: planner.ReasonAdmissionDenied},
+		"an unknown strategy":                 {facts: strategy("Anywhere"), want: planner.Refused, stage: planner.Admission, reason: planner.ReasonWebhookFailed},
+		"there is no virtual node":            {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, want: planner.Pending, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
+		"no virtual node, and local nodes":    {facts: noneButLocal, want: planner.Local, stage: planner.Scheduling, reason: planner.ReasonNoVirtualNode},
+		"a scheduling gate":                   {pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonSchedulingGated},
+		"a node selector":                     {pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
+		"the same, and local nodes":           {facts: strategy(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, want: planner.Local, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
+		"a pinned node":                       {pod: func(p *corev1.Pod) { p.Spec.Affinity = pinned("palermo") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "its labels do not match the pod's node selector and affinity"},
+		"a taint of the nodes":                {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}) }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "taint gpu:NoSchedule is not tolerated"},
+		"a preference of the nodes":           {facts: func(f *planner.Facts) { taint(f, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule}) }, want: planner.Offloadable},
+		"nodes that were not ready":           {facts: taintedNotReady(corev1.TaintEffectNoExecute), want: planner.Offloadable},
+		"nodes that are not ready":            {facts: taintedNotReady(corev1.TaintEffectNoSchedule), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "the node has the taint node.kubernetes.io/not-ready:NoSchedule"},
 		"more cpu than a node has":            {pod: requests("cpu", "5"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient cpu: 5 requested, 4 left"},
 		"more cpu than is left":               {facts: func(f *planner.Facts) { used(f, "cpu", "3") }, pod: requests("cpu", "2"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient cpu: 2 requested, 1 left"},
 		"no pod is left":                      {facts: func(f *planner.Facts) { used(f, "pods", "10") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "too many pods: spec.resourceQuota.hard.pods leaves 0"},
@@ -272,6 +268,10 @@ func taint(f *planner.Facts, taint corev1.Taint) {
 	for i := range f.VirtualNodes {
 		f.VirtualNodes[i].Spec.Taints = append(f.VirtualNodes[i].Spec.Taints, taint)
 	}
+}
+
+func taintedNotReady(effect corev1.TaintEffect) func(*planner.Facts) {
+	return func(f *planner.Facts) { taint(f, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: effect}) }
 }
 
 func used(f *planner.Facts, name corev1.ResourceName, quantity string) {
