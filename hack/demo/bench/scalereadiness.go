@@ -29,8 +29,8 @@ func (s *scale) burstPods(ctx context.Context) error {
 	return group.Wait()
 }
 
-// patchPlainStatus patches the status of a pod that is not offloaded, once after the other, and records
-// how long the consumer's API server needs. Longshore needs one such request for each change that it shows.
+// patchPlainStatus patches the status of a pod that is not offloaded count times and records how long
+// the consumer's API server needs. Longshore sends one such request for each change that it reflects.
 func (s *scale) patchPlainStatus(ctx context.Context, count int, period time.Duration) error {
 	pods := s.testbed.rome.client.CoreV1().Pods(metav1.NamespaceDefault)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}, Spec: podSpec()}
@@ -113,7 +113,7 @@ func (s *scale) makeUnready(ctx context.Context, count int, prefix string, perio
 		if count == 0 {
 			return nil
 		}
-		if !strings.HasPrefix(pod.Name, prefix) || !isReady(pod) {
+		if !strings.HasPrefix(pod.Name, prefix) || !podReady(pod) {
 			continue
 		}
 		count--
@@ -131,15 +131,6 @@ func (s *scale) makeUnready(ctx context.Context, count int, prefix string, perio
 		return fmt.Errorf("%d ready remote pods too few with the prefix %q", count, prefix)
 	}
 	return nil
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // watchUnready sees running pods that are not ready because of this benchmark.

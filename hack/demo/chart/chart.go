@@ -138,7 +138,7 @@ func decode(content string) ([]*unstructured.Unstructured, error) {
 // installOrder lists the kinds that others need first; what is not listed comes after,
 // since it is of a kind that the chart itself defines.
 var installOrder = []string{
-	"CustomResourceDefinition", "Namespace", "RuntimeClass", "FlowSchema", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+	"CustomResourceDefinition", "Namespace", "RuntimeClass", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"Service", "PodDisruptionBudget", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
 }
 

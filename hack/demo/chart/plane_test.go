@@ -118,7 +118,6 @@ func TestChartOnARealControlPlane(t *testing.T) {
 		}
 	})
 	t.Run("components may do their work and nothing else", func(t *testing.T) { testRights(t, admin, config, objects) })
-	t.Run("heartbeats of virtual nodes do not wait with other requests", func(t *testing.T) { testHeartbeats(t, admin, config, objects) })
 	t.Run("an operator adds a kind to the roles of virtual kubelets", func(t *testing.T) { testAggregation(t, admin) })
 	t.Run("a stolen account of a virtual kubelet does no more than it may", func(t *testing.T) { testStolenKubelet(t, admin, config) })
 	t.Run("what offloading stands on does not wait for the webhook", func(t *testing.T) { testPodWebhook(t, admin, objects) })

@@ -39,7 +39,8 @@ type selection struct {
 	of labels.Set
 	// once lists the objects and does not watch them.
 	once bool
-	// isLater is set for the objects of a resource with After.
+	// isLater is set for the objects of a resource with After. Of resources that share an informer, the
+	// first one decides.
 	isLater bool
 	// user is the name of the resource if its definition trims the objects: others need
 	// them whole.
