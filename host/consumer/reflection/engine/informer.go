@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
 // Informers runs one informer for each selection of objects, for as long as it is used.
@@ -26,6 +28,13 @@ type Informers struct {
 
 	mu     sync.Mutex
 	opened map[informerKey]*informer
+	// versions are the questions that the informers of a kind at one API server share.
+	versions map[versionsKey]*restore.Group
+}
+
+type versionsKey struct {
+	isRemote bool
+	kind     schema.GroupVersionKind
 }
 
 // selection says which objects of a cluster an informer holds.
@@ -129,7 +138,7 @@ const (
 
 // NewInformers returns Informers whose watches end with the context.
 func NewInformers(ctx context.Context) *Informers {
-	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}}
+	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}, versions: map[versionsKey]*restore.Group{}}
 }
 
 // Wait waits for the end of all watches. It is called after the end of the context: engines that
@@ -213,20 +222,34 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	added := &informer{key: key, cancel: cancel, subscribers: map[string][]subscriber{}}
 	added.store = newStore(s.kind, added.changed)
 	added.store.filled = added.filled
-	added.run = func() {
-		follow := watchKind
+	versions := i.versionsOf(versionsKey{key.isRemote, key.kind})
+	follow := func(source cache.ListerWatcherWithContext) {
 		if within.once {
-			follow = listKind
+			listKind(running, source, added.store, added.read)
+		} else {
+			watchKind(running, source, versions, within.kind, added.store, added.read)
 		}
+	}
+	added.run = func() {
 		if source := i.listWatch(&within); running.Err() == nil {
 			i.group.Go(func() {
 				if !within.isLater || i.later.Wait(running) == nil {
-					follow(running, source, within.kind, added.store, added.read)
+					follow(source)
 				}
 			})
 		}
 	}
 	return added
+}
+
+// versionsOf is called under the lock.
+func (i *Informers) versionsOf(key versionsKey) *restore.Group {
+	found := i.versions[key]
+	if found == nil {
+		found = &restore.Group{}
+		i.versions[key] = found
+	}
+	return found
 }
 
 // start begins to call the subscriber of an opened informer, which runs until its last user releases it.

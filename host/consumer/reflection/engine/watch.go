@@ -29,9 +29,12 @@ var namespaceMapKind = Kind{
 // watchKind keeps the store up to date until the context ends.
 //
 // It retries within seconds, not within the minute of client-go's default, so that pods do
-// not wait after an outage. read is called with the result of each list, and with nil when a
+// not wait after an outage. versions are the questions for the resource version of the API server that
+// informers of the kind share. read is called with the result of each list, and with nil when a
 // watch began. A streaming list that fails is followed by a plain list.
-func watchKind(ctx context.Context, source cache.ListerWatcherWithContext, kind Kind, into *store, read func(error)) {
+func watchKind(
+	ctx context.Context, source cache.ListerWatcherWithContext, versions *restore.Group, kind Kind, into *store, read func(error),
+) {
 	lw := restore.DetectWith(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := source.ListWithContext(ctx, options)
@@ -45,7 +48,7 @@ func watchKind(ctx context.Context, source cache.ListerWatcherWithContext, kind 
 			}
 			return w, err //nolint:wrapcheck // The reflector inspects it.
 		},
-	}, source), func(server, _ string) bool { return into.detectRestore(server) })
+	}, source), versions, func(server, _ string) bool { return into.detectRestore(server) })
 	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
 		Name:    "reflection",
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
@@ -54,7 +57,7 @@ func watchKind(ctx context.Context, source cache.ListerWatcherWithContext, kind 
 
 // listKind fills the store with one list. It repeats a list that failed, unless an operator must
 // resolve the error.
-func listKind(ctx context.Context, source cache.ListerWatcherWithContext, _ Kind, into *store, read func(error)) {
+func listKind(ctx context.Context, source cache.ListerWatcherWithContext, into *store, read func(error)) {
 	_ = wait.PollUntilContextCancel(ctx, listRetry, true, func(ctx context.Context) (bool, error) {
 		list, err := source.ListWithContext(ctx, metav1.ListOptions{})
 		read(err)
