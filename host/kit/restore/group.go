@@ -50,8 +50,8 @@ func (g *Group) ask(ctx context.Context, list func(context.Context) (string, err
 		}
 	}
 	q.version, q.err = list(ctx)
-	// Rights are those of a namespace, everything else is of the API server.
-	q.isOwn = ctx.Err() != nil || apierrors.IsForbidden(q.err) || apierrors.IsNotFound(q.err)
+	// Credentials and rights are those of the caller, everything else is of the API server.
+	q.isOwn = ctx.Err() != nil || apierrors.IsUnauthorized(q.err) || apierrors.IsForbidden(q.err) || apierrors.IsNotFound(q.err)
 	return q.version, q.err
 }
 

@@ -88,10 +88,11 @@ func TestErrorsOfTheServerAreShared(t *testing.T) {
 		err  error
 		want int64 // questions of the 50 callers that share one
 	}{
-		"it cannot be reached":              {errUnavailable, 1},
-		"it is busy":                        {apierrors.NewTooManyRequests("busy", 1), 1},
-		"the first caller may not read":     {apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no role")), 50},
-		"the first caller has no namespace": {apierrors.NewNotFound(corev1.Resource("configmaps"), ""), 50},
+		"it cannot be reached": {errUnavailable, 1},
+		"it is busy":           {apierrors.NewTooManyRequests("busy", 1), 1},
+		"the credentials of the first are not valid": {apierrors.NewUnauthorized("expired"), 50},
+		"the first caller may not read":              {apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no role")), 50},
+		"the first caller has no namespace":          {apierrors.NewNotFound(corev1.Resource("configmaps"), ""), 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
