@@ -66,7 +66,7 @@ type stage struct {
 }
 
 // stages returns the stages in their order. As a consumer, the cluster stops offloading first,
-// then its virtual nodes drain, and the credentials go last, because all of that needs them. As
+// then it requests no resources, its virtual nodes drain, and the credentials go last, because all of that needs them. As
 // a provider, it first takes the rights of the consumers, which would restore the copies that
 // are deleted then.
 func stages() []stage {
@@ -78,6 +78,9 @@ func stages() []stage {
 			finalizers: []string{policyv1alpha1.ResourceReflectionFinalizer},
 		},
 		{title: "offloading of namespaces", kind: offloading.WithKind("NamespaceOffloading"), finalizers: []string{offloadingv1beta1.NamespaceOffloadingFinalizer}},
+		// Before the virtual nodes, which the manager creates as long as a slice asks for them. The credentials
+		// of a slice stay until its virtual node is gone (package resourceslice).
+		{title: "requests for resources", kind: authentication.WithKind("ResourceSlice"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
 		{title: "virtual nodes", kind: offloading.WithKind("VirtualNode"), finalizers: []string{offloadingv1beta1.VirtualNodeFinalizer}},
 		{
 			title: "claims with data in providers", kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), keep: true,
@@ -87,7 +90,6 @@ func stages() []stage {
 			title: "access of virtual kubelets to namespaces", kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), keep: true,
 			finalizers: []string{access.Finalizer},
 		},
-		{title: "requests for resources", kind: authentication.WithKind("ResourceSlice"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
 		{title: "requested namespaces", kind: offloading.WithKind("NamespaceMap"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer, offloadingv1beta1.NamespaceMapFinalizer}},
 		{title: "identities", kind: authentication.WithKind("Identity")},
 		// The Identity owns them.

@@ -90,6 +90,34 @@ func TestMissingRightsAreReported(t *testing.T) {
 	require.ErrorIs(t, err, denied)
 }
 
+// A manager that runs creates the virtual node of a slice again, as long as there is the slice.
+func TestVirtualNodesAreNotCreatedAgain(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{"liqo.io/replication": "true"}}
+	slice := &authv1beta1.ResourceSlice{ObjectMeta: meta}
+	kinds, err := scheme.New()
+	require.NoError(t, err)
+	isRun := false
+	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(slice, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			err := c.Delete(ctx, object, options...)
+			if object.GetObjectKind().GroupVersionKind().Kind != "VirtualNode" || err != nil {
+				return err
+			}
+			isRun = true
+			if err := c.Get(ctx, client.ObjectKeyFromObject(slice), &authv1beta1.ResourceSlice{}); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+			return c.Create(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: meta})
+		},
+	}).Build()
+	var printed bytes.Buffer
+	require.NoError(t, uninstall.Run(t.Context(), uninstall.Options{
+		Client: c, Out: &printed, PollInterval: time.Millisecond, StageTimeout: 20 * time.Millisecond, Timeout: time.Minute,
+	}))
+	assert.True(t, isRun)
+	assert.NotContains(t, printed.String(), "did not end")
+}
+
 // As a consumer that has a peering leaves it when its manager stops. The Secrets of another namespace
 // cannot be read.
 func TestCredentials(t *testing.T) {
