@@ -62,7 +62,7 @@ func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = errors.Join(c.remember(p), waitFor(ctx, p, func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }))
+	err = errors.Join(c.remember(p), waitFor(ctx, func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }, p))
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting kwok of cluster %q: %w", c.Name, err), p.kill())
 	}

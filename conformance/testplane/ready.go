@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +13,8 @@ import (
 
 const pollInterval = 25 * time.Millisecond
 
-// waitServing returns when the API server is ready and the controller manager has made
-// the default service account, without which the API server refuses pods.
+// waitServing returns when the API server is ready and the controller manager, which it starts if it has a
+// process of its own, has made the default service account, without which the API server refuses pods.
 func (c *Cluster) waitServing(ctx context.Context, control *process) error {
 	config := c.RESTConfig()
 	config.Timeout = 2 * time.Second
@@ -25,38 +26,51 @@ func (c *Cluster) waitServing(ctx context.Context, control *process) error {
 		if err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 			return fmt.Errorf("asking the API server whether it is ready: %w", err)
 		}
+		return nil
+	}
+	if err := waitFor(ctx, ready, control); err != nil {
+		return err
+	}
+	if err := c.startControllers(); err != nil {
+		return err
+	}
+	hasDefaults := func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("reading the default service account: %w", err)
 		}
 		return nil
 	}
-	return waitFor(ctx, control, ready)
+	return waitFor(ctx, hasDefaults, c.running()...)
 }
 
-// waitFor polls until ready returns nil. The end of the process ends the wait.
-func waitFor(ctx context.Context, p *process, ready func(context.Context) error) error {
+// waitFor polls until ready returns nil. The end of a process ends the wait.
+func waitFor(ctx context.Context, ready func(context.Context) error, processes ...*process) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	// A question to a process that has ended is not worth its timeout.
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-p.done:
-			cancel()
-		case <-asking.Done():
-		}
-	}()
+	for _, p := range processes {
+		go func() {
+			select {
+			case <-p.done:
+				cancel()
+			case <-asking.Done():
+			}
+		}()
+	}
 	for {
 		err := ready(asking)
 		if err == nil {
 			return nil
 		}
+		if i := slices.IndexFunc(processes, (*process).ended); i >= 0 {
+			return errors.New(processes[i].diagnosis(errorLines))
+		}
 		select {
-		case <-p.done:
-			return errors.New(p.diagnosis(errorLines))
 		case <-ctx.Done():
+			p := processes[len(processes)-1]
 			return fmt.Errorf("waiting for %s: %w (last: %w); %s", p.name, context.Cause(ctx), err, p.diagnosis(errorLines))
 		case <-tick.C:
 		}

@@ -33,6 +33,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,10 @@ type Options struct {
 	// APIServerArgs, ManagerArgs and SchedulerArgs are added to the components' flags and override
 	// ours. Feature gates go to APIServerArgs and apply to all components.
 	APIServerArgs, ManagerArgs, SchedulerArgs []string
+	// SeparateProcesses gives the controller manager and the scheduler processes of their own, so that they
+	// can be restarted with other flags (RestartControllers). Feature gates in APIServerArgs do not apply to
+	// them then.
+	SeparateProcesses bool
 	// Binary is the test plane; empty: the built one (binary.Locate).
 	Binary string
 	// Detach lets the cluster outlive this process; StopLeftover ends it. Without it the
@@ -99,8 +104,10 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	control *process
-	others  []*process // kwok
-	stopped bool
+	// controllers are the processes of Options.SeparateProcesses.
+	controllers []*process
+	others      []*process // kwok
+	stopped     bool
 }
 
 // Start starts a cluster and returns when it serves: the API server is ready and the
@@ -196,7 +203,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := c.waitServing(ctx, control); err != nil {
-		return errors.Join(err, control.kill(), c.forget())
+		return errors.Join(err, c.killControllers(), control.kill(), c.forget())
 	}
 	return nil
 }
@@ -217,7 +224,7 @@ func (c *Cluster) Diagnose(lines int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var parts []string
-	for _, p := range append([]*process{c.control}, c.others...) {
+	for _, p := range slices.Concat([]*process{c.control}, c.controllers, c.others) {
 		parts = append(parts, p.diagnosis(lines))
 	}
 	return strings.Join(parts, "\n")
@@ -252,13 +259,13 @@ func (c *Cluster) end(end func(*process) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
-	// kwok first: it would log the loss of its API server.
-	for _, p := range append(append([]*process(nil), c.others...), c.control) {
+	// kwok and the controllers first: they would log the loss of their API server.
+	for _, p := range slices.Concat(c.others, c.controllers, []*process{c.control}) {
 		if err := end(p); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	c.others, c.stopped = nil, true
+	c.others, c.controllers, c.stopped = nil, nil, true
 	c.address.Release()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stopping cluster %q: %w", c.Name, err)
@@ -270,7 +277,7 @@ func (c *Cluster) end(end func(*process) error) error {
 func (c *Cluster) Crash() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.control.kill()
+	return errors.Join(c.killControllersLocked(), c.control.kill())
 }
 
 // Restart starts the control plane again on its data, after Crash or a crash of its own.

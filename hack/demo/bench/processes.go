@@ -220,8 +220,8 @@ func processName(arguments []string, folder string) string {
 		switch argument {
 		case "cp":
 			kind = "plane"
-		case "kwok":
-			kind = "kwok"
+		case "kwok", "kube-controller-manager", "kube-scheduler":
+			kind = argument
 		case "kubelet":
 			kind = "longshore/virtual-kubelet"
 		case "manager", "webhook", "replicator":

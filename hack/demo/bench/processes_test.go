@@ -37,6 +37,7 @@ func TestProcessNames(t *testing.T) {
 	}{
 		"a control plane":            {[]string{"/x/testplane", "--exit-with-stdin", "cp", "--dir=/d/rome"}, "/d/rome", "plane@rome"},
 		"kwok":                       {[]string{"/x/testplane", "--exit-with-stdin", "kwok", "--kubeconfig=/d/milan/pki/kwok.kubeconfig"}, "/src", "kwok@milan"},
+		"a scheduler":                {[]string{"/x/testplane", "--exit-with-stdin", "kube-scheduler", "--kubeconfig=/d/rome/pki/scheduler.kubeconfig"}, "/src", "kube-scheduler@rome"},
 		"the manager":                {[]string{"/x/longshore", "manager", "--cluster-id=milan"}, "/d/milan/pods/u1", "longshore/manager@milan"},
 		"the virtual kubelet":        {[]string{"/x/longshore", "kubelet", "--foreign-cluster-id=milan"}, "/d/rome/pods/u2", virtualKubelet},
 		"any other program":          {[]string{"/usr/bin/sleep", "1"}, "/src", "other/sleep"},

@@ -17,7 +17,7 @@ const scaleFlag = " -scale"
 // scaleSizes are the sizes of bench-scale.
 type scaleSizes struct {
 	virtualNodes, namespaces, pods, configMaps int
-	// stream is how many pods are created, 20 a second, beside all that exist; burst is how many
+	// stream is how many pods are created, 20 a second, beside all that exist; burst is how many, twice,
 	// at once while pods that exist become unready, flips of them.
 	stream, burst, flips int
 }
@@ -28,11 +28,10 @@ var (
 )
 
 const (
-	scalePatience = 25 * time.Minute
+	scalePatience = 35 * time.Minute
 	// scaleNodes are the provider's nodes, with podsPerNode pods each.
 	scaleNodes   = 8
 	streamPeriod = 50 * time.Millisecond
-	flipPeriod   = 50 * time.Millisecond
 	// restAfterLoad is how long nothing happens before memory is measured: processes return what only a
 	// burst needed ten to twenty seconds later.
 	restAfterLoad = 30 * time.Second
@@ -55,7 +54,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, scalePatience, fmt.Errorf("not done after %s", scalePatience))
 	defer cancel()
 	b.testbed, err = startTestbed(ctx, testbedOptions{
-		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, logf: b.logf,
+		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, separate: true, logf: b.logf,
 		change: func(cluster string, values map[string]any) {
 			setScaleValues(cluster, values, o)
 			if o.shared || o.profiles != "" {
@@ -69,7 +68,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
 	s := &scale{bench: b, sizes: sizes, shared: o.shared}
 	for _, step := range []func(context.Context) error{
-		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.burstPods, s.quietMinute, s.restart,
+		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.liftedBurst, s.shippedBurst, s.quietMinute, s.restart,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -12,26 +12,78 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
 )
 
-// benchReason is why pods are not ready that the benchmark makes unready.
-const benchReason = "Bench"
+// burstLoad is a burst of pods of Deployments.
+type burstLoad struct {
+	// name is the prefix of the Deployments' names, and part of the names of the results.
+	name string
+	// reason is why pods are not ready that the benchmark makes unready meanwhile.
+	reason string
+	// period is the time between two such pods.
+	period time.Duration
+	// clients says how the clients of the controller managers and the schedulers are limited.
+	clients string
+	// goal is for the time until the consumer shows that a pod is not ready, in milliseconds; 0 means none.
+	goal float64
+}
+
+var (
+	liftedBurst = burstLoad{
+		name: "lifted-burst", reason: "BenchLiftedBurst", period: 50 * time.Millisecond,
+		clients: "as fast as they can, because the client limits of controller managers and schedulers are lifted",
+	}
+	shippedBurst = burstLoad{
+		name: "burst", reason: "BenchBurst", period: 200 * time.Millisecond, goal: latencyGoal,
+		clients: "with the client limits that controller managers and schedulers have by default",
+	}
+)
+
+// shippedManagerArgs are the defaults of the controller manager, which the test plane lifts. The default of
+// the scheduler, 50 a second, holds without arguments.
+func shippedManagerArgs() []string { return []string{"--kube-api-qps=20", "--kube-api-burst=30"} }
+
+// liftedBurst creates pods as fast as the machine allows.
+func (s *scale) liftedBurst(ctx context.Context) error { return s.burstPods(ctx, liftedBurst) }
+
+// shippedBurst creates pods as fast as the controllers of a cluster do that nobody has configured for more.
+func (s *scale) shippedBurst(ctx context.Context) error {
+	s.logf("scale: controller managers and schedulers restart with the client limits of Kubernetes")
+	for _, side := range []*rig.Side{s.testbed.rig.Rome, s.testbed.rig.Milan} {
+		if err := side.Plane.RestartControllers(ctx, shippedManagerArgs(), nil); err != nil {
+			return err
+		}
+	}
+	// A pod that runs shows that both have read what exists.
+	if _, err := s.offload(ctx, "restarted", 1, s.namespaces[:1]); err != nil {
+		return fmt.Errorf("after the restart of the controllers: %w", err)
+	}
+	if err := pause(ctx, restAfterLoad); err != nil {
+		return err
+	}
+	return s.burstPods(ctx, shippedBurst)
+}
 
 // burstPods creates many pods at once while pods that exist become unready.
-func (s *scale) burstPods(ctx context.Context) error {
+func (s *scale) burstPods(ctx context.Context, load burstLoad) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		_, err := s.offload(ctx, "burst", s.sizes.burst, s.namespaces[:min(20, len(s.namespaces))])
+		took, err := s.offload(ctx, load.name, s.sizes.burst, s.namespaces[:min(20, len(s.namespaces))])
+		if err == nil {
+			s.record.add(figure("scale/"+load.name+"-running", "s", took.running, fmt.Sprintf("%d pods, %s; in the consumer's view; %s", s.sizes.burst, load.clients, s.note())))
+		}
 		return err
 	})
-	group.Go(func() error { return s.flipReadiness(ctx, s.sizes.flips, "load-", flipPeriod) })
-	group.Go(func() error { return s.patchPlainStatus(ctx, s.sizes.flips, flipPeriod) })
+	group.Go(func() error { return s.flipReadiness(ctx, load) })
+	group.Go(func() error { return s.patchPlainStatus(ctx, load) })
 	return group.Wait()
 }
 
-// patchPlainStatus patches the status of a pod that is not offloaded count times and records how long
+// patchPlainStatus patches the status of a pod that is not offloaded again and again and records how long
 // the consumer's API server needs. Longshore sends one such request for each change that it reflects.
-func (s *scale) patchPlainStatus(ctx context.Context, count int, period time.Duration) error {
+func (s *scale) patchPlainStatus(ctx context.Context, load burstLoad) error {
 	pods := s.testbed.rome.client.CoreV1().Pods(metav1.NamespaceDefault)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}, Spec: podSpec()}
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/stays-pending"}}
@@ -40,20 +92,20 @@ func (s *scale) patchPlainStatus(ctx context.Context, count int, period time.Dur
 		return fmt.Errorf("creating a pod that is not offloaded: %w", err)
 	}
 	var needed []float64
-	for i := range count {
+	for i := range s.sizes.flips {
 		began := time.Now()
 		if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, unready(fmt.Sprintf("Bench%d", i)), metav1.PatchOptions{}, "status"); err != nil {
 			return fmt.Errorf("patching the status of pod %s: %w", pod.Name, err)
 		}
 		needed = append(needed, float64(time.Since(began))/float64(time.Millisecond))
-		if err := pause(ctx, period); err != nil {
+		if err := pause(ctx, load.period); err != nil {
 			return err
 		}
 	}
-	note := fmt.Sprintf("status patches of a pod that is not offloaded while %d pods are created; from the request to the answer of the consumer's API server; %s", s.sizes.burst, s.note())
+	note := fmt.Sprintf("status patches of a pod that is not offloaded while %d pods are created, %s; from the request to the answer of the consumer's API server; %s", s.sizes.burst, load.clients, s.note())
 	s.record.add(
-		figure("scale/plain-status-patch-during-burst-p50", "ms", percentile(needed, 0.50), note),
-		figure("scale/plain-status-patch-during-burst-p99", "ms", percentile(needed, 0.99), note),
+		figure("scale/plain-status-patch-during-"+load.name+"-p50", "ms", percentile(needed, 0.50), note),
+		figure("scale/plain-status-patch-during-"+load.name+"-p99", "ms", percentile(needed, 0.99), note),
 	)
 	if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
@@ -69,19 +121,20 @@ func unready(reason string) []byte {
 
 // flipReadiness makes remote pods unready, one after the other, and records how long the provider
 // needs to write that, and how long Longshore needs to show it in the consumer.
-func (s *scale) flipReadiness(ctx context.Context, count int, prefix string, period time.Duration) error {
+func (s *scale) flipReadiness(ctx context.Context, load burstLoad) error {
+	count := s.sizes.flips
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	local, err := s.testbed.rome.watchUnready(watching)
+	local, err := s.testbed.rome.watchUnready(watching, load.reason)
 	if err != nil {
 		return err
 	}
-	remote, err := s.testbed.milan.watchUnready(watching)
+	remote, err := s.testbed.milan.watchUnready(watching, load.reason)
 	if err != nil {
 		return err
 	}
 	sent := newSightings()
-	if err := s.makeUnready(ctx, count, prefix, period, sent.see); err != nil {
+	if err := s.makeUnready(ctx, count, unreadiness{"load-", load.reason, load.period}, sent.see); err != nil {
 		return err
 	}
 	if _, err := local.wait(ctx, count); err != nil {
@@ -90,19 +143,25 @@ func (s *scale) flipReadiness(ctx context.Context, count int, prefix string, per
 	if _, err := remote.wait(ctx, count); err != nil {
 		return fmt.Errorf("waiting for unready pods in the provider: %w", err)
 	}
-	note := fmt.Sprintf("remote pods that become unready while %d pods are created", s.sizes.burst)
+	note := fmt.Sprintf("remote pods that become unready while %d pods are created, %s", s.sizes.burst, load.clients)
 	written, _ := latencies(sent.all(), remote.all())
 	reflected, _ := latencies(remote.all(), local.all())
 	s.record.add(
-		figure("scale/readiness-written-during-burst-p50", "ms", percentile(written, 0.50), note+"; from the request to its watch event in the provider; "+s.note()),
-		figure("scale/readiness-written-during-burst-p99", "ms", percentile(written, 0.99), note+"; from the request to its watch event in the provider; "+s.note()),
+		figure("scale/readiness-written-during-"+load.name+"-p50", "ms", percentile(written, 0.50), note+"; from the request to its watch event in the provider; "+s.note()),
+		figure("scale/readiness-written-during-"+load.name+"-p99", "ms", percentile(written, 0.99), note+"; from the request to its watch event in the provider; "+s.note()),
 	)
-	s.latency("scale/readiness-during-burst", reflected, note)
+	s.latency("scale/readiness-during-"+load.name, reflected, load.goal, note)
 	return nil
 }
 
+// unreadiness says which pods become unready, and the time between two of them.
+type unreadiness struct {
+	prefix, reason string
+	period         time.Duration
+}
+
 // makeUnready makes random ready remote pods unready.
-func (s *scale) makeUnready(ctx context.Context, count int, prefix string, period time.Duration, done func(string, time.Time)) error {
+func (s *scale) makeUnready(ctx context.Context, count int, of unreadiness, done func(string, time.Time)) error {
 	pods, err := s.testbed.milan.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing remote pods: %w", err)
@@ -113,28 +172,28 @@ func (s *scale) makeUnready(ctx context.Context, count int, prefix string, perio
 		if count == 0 {
 			return nil
 		}
-		if !strings.HasPrefix(pod.Name, prefix) || !podReady(pod) {
+		if !strings.HasPrefix(pod.Name, of.prefix) || !podReady(pod) {
 			continue
 		}
 		count--
 		began := time.Now()
-		_, err := s.testbed.milan.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, unready(benchReason), metav1.PatchOptions{}, "status")
+		_, err := s.testbed.milan.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, unready(of.reason), metav1.PatchOptions{}, "status")
 		if err != nil {
 			return fmt.Errorf("making remote pod %s/%s unready: %w", pod.Namespace, pod.Name, err)
 		}
 		done(pod.Name, began)
-		if err := pause(ctx, period); err != nil {
+		if err := pause(ctx, of.period); err != nil {
 			return err
 		}
 	}
 	if count > 0 {
-		return fmt.Errorf("%d ready remote pods too few with the prefix %q", count, prefix)
+		return fmt.Errorf("%d ready remote pods too few with the prefix %q", count, of.prefix)
 	}
 	return nil
 }
 
-// watchUnready sees running pods that are not ready because of this benchmark.
-func (s *side) watchUnready(ctx context.Context) (*sightings, error) {
+// watchUnready sees pods that are not ready for a reason of this benchmark.
+func (s *side) watchUnready(ctx context.Context, reason string) (*sightings, error) {
 	seen, pods := newSightings(), s.client.CoreV1().Pods(metav1.NamespaceAll)
 	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -146,7 +205,7 @@ func (s *side) watchUnready(ctx context.Context) (*sightings, error) {
 			return
 		}
 		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == benchReason {
+			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == reason {
 				seen.see(pod.Name, at)
 			}
 		}

@@ -28,6 +28,9 @@ const (
 	scaleRequests = 16
 )
 
+// restartReason is why pods are not ready that become so while the virtual kubelets are down.
+const restartReason = "BenchRestart"
+
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 // createVirtualNodes makes the virtual nodes, one exists, and records what the idle ones cost.
@@ -258,16 +261,21 @@ func (s *scale) streamPods(ctx context.Context) error {
 	if missing > 0 {
 		return fmt.Errorf("%d pods of the stream were bound without a ShadowPod", missing)
 	}
-	s.latency("scale/scheduled-to-shadowpod", created, "stream of 20 pods a second beside all that exist")
+	s.latency("scale/scheduled-to-shadowpod", created, latencyGoal, "stream of 20 pods a second beside all that exist")
 	return nil
 }
 
-// latency records the median and the 99th percentile of times in milliseconds.
-func (s *scale) latency(name string, values []float64, note string) {
+// latency records the median and the 99th percentile of times in milliseconds. The goal is for the latter; 0
+// means none.
+func (s *scale) latency(name string, values []float64, most float64, note string) {
 	note += "; watch arrival times in one process; " + s.note()
+	p99 := figure(name+"-p99", "ms", percentile(values, 0.99), note)
+	if most > 0 {
+		p99 = p99.bounded(s.within(most))
+	}
 	s.record.add(
 		figure(name+"-p50", "ms", percentile(values, 0.50), note),
-		figure(name+"-p99", "ms", percentile(values, 0.99), note).bounded(s.within(latencyGoal)),
+		p99,
 	)
 }
 
@@ -316,7 +324,7 @@ func (s *scale) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reported, err := s.testbed.rome.watchUnready(watching)
+	reported, err := s.testbed.rome.watchUnready(watching, restartReason)
 	if err != nil {
 		return err
 	}
@@ -332,7 +340,7 @@ func (s *scale) restart(ctx context.Context) error {
 			return fmt.Errorf("changing ConfigMap %s/%s: %w", namespace, name, err)
 		}
 	}
-	if err := s.makeUnready(ctx, samples, "burst-", 0, func(string, time.Time) {}); err != nil {
+	if err := s.makeUnready(ctx, samples, unreadiness{shippedBurst.name + "-", restartReason, 0}, func(string, time.Time) {}); err != nil {
 		return err
 	}
 	configs, err := sent.wait(ctx, samples)

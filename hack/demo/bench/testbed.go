@@ -67,6 +67,8 @@ type testbedOptions struct {
 	longshore, dir string
 	// audit logs every request, to count them.
 	audit, profiling bool
+	// separate gives the controller managers and the schedulers processes of their own.
+	separate bool
 	// simulatedNodes is the number of the provider's nodes; 0 means simulatedNodes.
 	simulatedNodes int
 	// change alters the values of the chart; it may be nil.
@@ -89,8 +91,8 @@ func startTestbed(ctx context.Context, o testbedOptions) (*testbed, error) {
 	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
 		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
 		SimulatedNodes: o.nodes(), PodsPerNode: podsPerNode, Audit: o.audit,
-		SchedulerArgs: []string{schedulerQPS, schedulerTop},
-		Step:          func(step string) { o.logf("%s", step) },
+		SchedulerArgs: []string{schedulerQPS, schedulerTop}, SeparateProcesses: o.separate,
+		Step: func(step string) { o.logf("%s", step) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the clusters: %w", err)

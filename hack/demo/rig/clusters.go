@@ -43,6 +43,8 @@ type StartOptions struct {
 	Audit bool
 	// SchedulerArgs are added to the flags of both schedulers.
 	SchedulerArgs []string
+	// SeparateProcesses gives the controller managers and the schedulers processes of their own.
+	SeparateProcesses bool
 	// Step is called with the name of each step.
 	Step func(string)
 }
@@ -105,7 +107,9 @@ func StartSide(ctx context.Context, name string, options StartOptions) (*Side, e
 		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
 	}
 	side := &Side{WebhookAddress: address}
-	planeOptions := testplane.Options{Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs}
+	planeOptions := testplane.Options{
+		Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs, SeparateProcesses: options.SeparateProcesses,
+	}
 	if options.Audit {
 		planeOptions.AuditLog = AuditLog(options.Dir, name)
 	}
