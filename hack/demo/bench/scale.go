@@ -35,8 +35,9 @@ const (
 	// restAfterLoad is how long nothing happens before memory is measured: processes return what only a
 	// burst needed ten to twenty seconds later.
 	restAfterLoad = 30 * time.Second
-	// restartSamples are the ConfigMaps and pods that change while the virtual kubelets are down.
-	restartSamples = 50
+	// restarts of the virtual kubelets are measured. Garbage collections of the API servers and the hour
+	// spread them by a half. restartSamples are the ConfigMaps and pods that change in each meanwhile.
+	restarts, restartSamples = 5, 50
 
 	podMemoryGoal, configMapMemoryGoal = 12, 2
 	idleScaleGoal                      = 150
@@ -68,7 +69,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
 	s := &scale{bench: b, sizes: sizes, shared: o.shared}
 	for _, step := range []func(context.Context) error{
-		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.liftedBurst, s.shippedBurst, s.quietMinute, s.restart,
+		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.liftedBurst, s.shippedBurst, s.quietMinute, s.restarts,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -48,7 +48,7 @@ func shippedManagerArgs() []string { return []string{"--kube-api-qps=20", "--kub
 // liftedBurst creates pods as fast as the machine allows.
 func (s *scale) liftedBurst(ctx context.Context) error { return s.burstPods(ctx, liftedBurst) }
 
-// shippedBurst creates pods as fast as the controllers of a cluster do that nobody has configured for more.
+// shippedBurst creates pods as fast as the controllers of a cluster do that has the limits of Kubernetes.
 func (s *scale) shippedBurst(ctx context.Context) error {
 	s.logf("scale: controller managers and schedulers restart with the client limits of Kubernetes")
 	for _, side := range []*rig.Side{s.testbed.rig.Rome, s.testbed.rig.Milan} {
