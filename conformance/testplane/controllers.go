@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// controllerNames are the components that have processes of their own with Options.SeparateProcesses.
+// The components that have processes of their own with Options.SeparateProcesses.
 const (
 	managerName   = "kube-controller-manager"
 	schedulerName = "kube-scheduler"
@@ -37,27 +38,28 @@ func (c *Cluster) RestartControllers(ctx context.Context, managerArgs, scheduler
 	return nil
 }
 
-// startControllers starts what has processes of its own.
+// startControllers starts what has processes of its own. Those of an API server that ended by itself may still
+// run.
 func (c *Cluster) startControllers() error {
 	if !c.options.SeparateProcesses {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.killControllersLocked(); err != nil {
+		return err
+	}
 	return c.startControllersLocked()
 }
 
 // startControllersLocked starts the controller manager and the scheduler. Those that started before an error
 // are kept, so that Stop ends them.
 func (c *Cluster) startControllersLocked() error {
-	for name, flags := range map[string][][]string{
-		managerName:   {c.managerArgs(), c.options.ManagerArgs},
-		schedulerName: {c.schedulerArgs(), c.options.SchedulerArgs},
+	for _, args := range [][]string{
+		slices.Concat([]string{managerName}, c.managerArgs(), c.options.ManagerArgs),
+		slices.Concat([]string{schedulerName}, c.schedulerArgs(), c.options.SchedulerArgs),
 	} {
-		args := []string{name}
-		for _, set := range flags {
-			args = append(args, set...)
-		}
+		name := args[0]
 		p, err := start(spawn{
 			name: name + " " + c.Name, binary: c.options.Binary, args: args, log: c.logFile(name), detach: c.options.Detach,
 		})

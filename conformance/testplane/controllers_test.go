@@ -2,6 +2,7 @@ package testplane_test
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,10 +51,16 @@ func TestControllersWithProcessesOfTheirOwn(t *testing.T) {
 
 func TestControllersEndWithTheirControlPlane(t *testing.T) {
 	c, client := separate(t, testplane.Options{})
-	require.NoError(t, c.Crash())
-	require.NoError(t, c.Restart(t.Context()))
-	createPod(t, client, pod("after-a-crash", ""))
-	running(t, client, "after-a-crash")
+	for name, end := range map[string]func() error{
+		"after-a-crash": c.Crash, "ended-by-itself": func() error { return syscall.Kill(c.PID(), syscall.SIGKILL) },
+	} {
+		require.NoError(t, end())
+		<-c.Done()
+		require.NoError(t, c.Restart(t.Context()))
+		createPod(t, client, pod(name, ""))
+		running(t, client, name)
+		assert.Equal(t, 1, strings.Count(c.Diagnose(1), "kube-scheduler separate (pid"), name)
+	}
 	require.NoError(t, c.Stop(t.Context()))
 	left, err := testplane.StopLeftover(t.Context(), c.Dir)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/consumer/feed"
+	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
@@ -41,12 +42,16 @@ type connection struct {
 	informers *engine.Informers
 	// streams are the watches of the provider's feed.
 	streams *feed.Streams
+	// answers are those of the provider to all sessions.
+	answers *link.Answers
 	users   int
 	cancel  context.CancelFunc
 }
 
 // newConnection returns the connection of a process with one virtual node.
-func newConnection() *connection { return &connection{streams: feed.NewStreams(time.Now)} }
+func newConnection() *connection {
+	return &connection{streams: feed.NewStreams(time.Now), answers: link.NewAnswers(time.Now)}
+}
 
 // readerConfig returns the configuration for what sessions read from the provider together.
 func (c *connection) readerConfig(user *rest.Config) (*rest.Config, error) {
@@ -60,6 +65,13 @@ func (c *connection) readerConfig(user *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
+// observed returns a configuration whose answers are recorded.
+func (c *connection) observed(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(c.answers.Of)
+	return config
+}
+
 // join returns the connection of a session. leave is called after the session has ended; the last
 // one stops the informers.
 func (c *connections) join(config *rest.Config) (joined *connection, leave func(), err error) {
@@ -69,7 +81,7 @@ func (c *connections) join(config *rest.Config) (joined *connection, leave func(
 	if i >= 0 {
 		joined = c.open[i]
 	} else {
-		joined = &connection{config: config, readers: &remotecluster.Readers{}}
+		joined = &connection{config: config, readers: &remotecluster.Readers{}, answers: link.NewAnswers(time.Now)}
 	}
 	remove, err := joined.readers.Add(config)
 	if err != nil {

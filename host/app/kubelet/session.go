@@ -81,6 +81,7 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *c
 	if err != nil {
 		return nil, err
 	}
+	config, shared = on.observed(config), on.observed(shared)
 	reader, err := v.newReader(ctx, shared, on.streams, definitions...)
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *c
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
-	v.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() })
+	v.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() }, on.answers)
 	s := &session{engine: reflector, custom: follower, awaitPolicies: v.policies.await}
 	if !v.options.CreateNode {
 		return s, nil

@@ -198,7 +198,7 @@ func newProvider(err error) *provider {
 		defer p.mu.Unlock()
 		p.probes++
 		return p.err
-	})
+	}, nil)
 	return p
 }
 
@@ -387,7 +387,7 @@ func TestFewFailedChecksKeepTheLeadership(t *testing.T) {
 			return errUnreachable
 		}
 		return nil
-	})
+	}, nil)
 	require.Eventually(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()

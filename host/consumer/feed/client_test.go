@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,21 @@ func TestWatchesContinueInTheNextStream(t *testing.T) {
 	require.NoError(t, err)
 	r.opened[0].Add(configMap("two", "second", "12"))
 	assert.Equal(t, "ADDED second 12", next(t, two))
+}
+
+// In a burst there are some hundred events a second, while hundreds of watches continue after the end of a
+// stream.
+func TestWatchesContinueBehindManyEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	one := r.begin(t, "one", "10", "one,two")
+	for i := range 1000 {
+		r.opened[0].Add(configMap("one", "burst", strconv.Itoa(11+i)))
+		require.Equal(t, "ADDED burst "+strconv.Itoa(11+i), next(t, one))
+	}
+	_, err := r.watch(t, "two", "10")
+	require.NoError(t, err)
+	assert.Empty(t, r.direct)
 }
 
 func TestTheWatchOfTheFeedEndsWithItsLastUser(t *testing.T) {

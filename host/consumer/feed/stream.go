@@ -21,8 +21,10 @@ import (
 
 const (
 	// recentEvents and recentTime bound the events that are kept for watches which begin at an earlier
-	// resource version. A watch follows its list within moments.
-	recentEvents = 256
+	// resource version: a watch follows its list within moments, and that of each namespace continues after
+	// the end of a stream. One that finds its events gone lists all objects. With 256, some of 500 namespaces
+	// did so each time, in a burst of 200 events a second.
+	recentEvents = 4096
 	recentTime   = 10 * time.Second
 	// buffered is how many events wait for one subscriber. sendTimeout bounds how long one that does
 	// not read them holds up the others, before its watch ends.

@@ -21,8 +21,9 @@ type Link struct {
 	now               func() time.Time
 	connected         chan struct{}
 
-	mu    sync.Mutex
-	probe func(context.Context) error
+	mu      sync.Mutex
+	probe   func(context.Context) error
+	answers *Answers
 	// session counts the probes that were set.
 	session  int
 	probedAt time.Time
@@ -39,27 +40,34 @@ func New(interval, timeout time.Duration, now func() time.Time) *Link {
 // Interval returns how long the result of a check is used.
 func (l *Link) Interval() time.Duration { return l.interval }
 
-// Connect sets the probe of a new session. The next check uses it at once.
-func (l *Link) Connect(probe func(context.Context) error) {
+// Connect sets the probe of a new session. The next check uses it at once. answers are those of the requests
+// of the session, and may be nil.
+func (l *Link) Connect(probe func(context.Context) error, answers *Answers) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.probe == nil {
 		close(l.connected)
 	}
-	l.probe, l.probedAt = probe, time.Time{}
+	l.probe, l.answers, l.probedAt = probe, answers, time.Time{}
 	l.session++
 }
 
-// Check probes the provider, records the result and returns the probe's error. The result is
+// Check probes the provider, records the result and returns the probe's error. An overloaded API server that
+// answers another request, but not the probe in time, can be reached: what an outage causes, a read of all
+// objects for each virtual node, would overload it more. The result is
 // not recorded when the context is canceled, or when a new session began meanwhile; a deadline
 // that is exceeded counts as a failure.
 func (l *Link) Check(ctx context.Context) error {
 	l.mu.Lock()
-	probe, session := l.probe, l.session
+	probe, answers, session := l.probe, l.answers, l.session
 	l.mu.Unlock()
+	began := l.now()
 	err := probe(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return err
+	}
+	if isSilent(err) && answers != nil && answers.since(began) {
+		err = nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
