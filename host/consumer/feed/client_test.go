@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -229,6 +230,22 @@ func TestWatchesContinueBehindManyEvents(t *testing.T) {
 	_, err := r.watch(t, "two", "10")
 	require.NoError(t, err)
 	assert.Empty(t, r.direct)
+}
+
+func TestKeptEventsAreDroppedWithoutAnotherEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.client.streams.now = time.Now
+		one := r.begin(t, "one", "10", "one")
+		r.opened[0].Add(configMap("one", "first", "11"))
+		require.Equal(t, "ADDED first 11", next(t, one))
+		time.Sleep(2*recentTime + time.Second)
+		synctest.Wait()
+		_, err := r.watch(t, "one", "10")
+		assert.True(t, apierrors.IsResourceExpired(err), "after the event of 11 was dropped: %v", err)
+		r.opened[0].Stop()
+	})
 }
 
 func TestTheWatchOfTheFeedEndsWithItsLastUser(t *testing.T) {

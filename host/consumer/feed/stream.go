@@ -168,18 +168,7 @@ func (s *stream) take(ctx context.Context, namespace, version string) (objects [
 func (s *stream) run(w watch.Interface) {
 	defer s.cancel()
 	defer w.Stop()
-	var last *watch.Event
-	for e := range w.ResultChan() {
-		if e.Type == watch.Error {
-			last = &e
-			break
-		}
-		object, err := meta.Accessor(e.Object)
-		if err != nil {
-			break
-		}
-		s.handle(e, object)
-	}
+	last := s.handleAll(w.ResultChan())
 	// Later watches open another stream.
 	s.streams.forget(s)
 	defer s.streams.dropInitial(s)
@@ -187,6 +176,31 @@ func (s *stream) run(w watch.Interface) {
 		last = s.lastBookmark()
 	}
 	s.end(last)
+}
+
+// handleAll handles events until they end. It returns the error with which they did, if there is one.
+func (s *stream) handleAll(events <-chan watch.Event) *watch.Event {
+	// After a burst there may be no event for a minute, and those that are kept take megabytes.
+	ticker := time.NewTicker(recentTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.dropOld()
+		case e, ok := <-events:
+			if !ok {
+				return nil
+			}
+			if e.Type == watch.Error {
+				return &e
+			}
+			object, err := meta.Accessor(e.Object)
+			if err != nil {
+				return nil
+			}
+			s.handle(e, object)
+		}
+	}
 }
 
 // lastBookmark returns a bookmark with the position, nil before the first bookmark of the feed. All
@@ -290,13 +304,21 @@ func (s *stream) bookmark(version string) (all []*subscriber, isNeeded bool) {
 	return all, len(s.initial) > 0
 }
 
+func (s *stream) dropOld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropOldLocked(s.streams.now())
+}
+
 func (s *stream) dropOldLocked(now time.Time) {
 	keep := 0
 	for keep < len(s.recent) && (len(s.recent)-keep > recentEvents || now.Sub(s.recent[keep].at) > recentTime) {
 		s.start = s.recent[keep].version
 		keep++
 	}
-	s.recent = slices.Delete(s.recent, 0, keep)
+	if s.recent = slices.Delete(s.recent, 0, keep); len(s.recent) == 0 {
+		s.recent = nil
+	}
 }
 
 // cover sets the namespaces of the stream from a resource version on, and returns the subscribers of

@@ -261,7 +261,8 @@ func (n *Node) controllerOptions() []vknode.NodeControllerOpt {
 		options = append(options, vknode.WithNodePingInterval(n.options.PingInterval))
 	}
 	if n.options.PingTimeout > 0 {
-		options = append(options, vknode.WithNodePingTimeout(n.options.PingTimeout))
+		// Ping ends in time itself. The library would take an answer that comes with its own deadline for none.
+		options = append(options, vknode.WithNodePingTimeout(2*n.options.PingTimeout))
 	}
 	return options
 }
