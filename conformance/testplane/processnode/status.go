@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	backoffStart  = time.Second
-	backoffMax    = time.Minute
-	backoffForget = 10 * time.Minute
+	backoffStart = time.Second
+	backoffMax   = time.Minute
+	backoffReset = 10 * time.Minute
 )
 
 // Reasons of containers that do not run, and of pods that never will, as people know
@@ -39,9 +39,9 @@ const (
 )
 
 // backoff returns how long to wait before a container that ended starts again: a run
-// that lasted long is forgiven.
-func backoff(previous, ran time.Duration) time.Duration {
-	if previous == 0 || ran >= backoffForget {
+// that lasted as long as reset is forgiven.
+func backoff(previous, ran, reset time.Duration) time.Duration {
+	if previous == 0 || ran >= reset {
 		return backoffStart
 	}
 	return min(2*previous, backoffMax)

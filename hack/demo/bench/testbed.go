@@ -34,6 +34,10 @@ const (
 	schedulerQPS = "--kube-api-qps=1000"
 	schedulerTop = "--kube-api-burst=1000"
 
+	// restartReset makes the pause before a killed process starts again a second, also after many kills: it
+	// would double each time.
+	restartReset = 20 * time.Second
+
 	startPatience = 5 * time.Minute
 	stepPatience  = 8 * time.Minute
 )
@@ -91,7 +95,7 @@ func startTestbed(ctx context.Context, o testbedOptions) (*testbed, error) {
 	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
 		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
 		SimulatedNodes: o.nodes(), PodsPerNode: podsPerNode, Audit: o.audit,
-		SchedulerArgs: []string{schedulerQPS, schedulerTop}, SeparateProcesses: o.separate,
+		SchedulerArgs: []string{schedulerQPS, schedulerTop}, SeparateProcesses: o.separate, BackoffReset: restartReset,
 		Step: func(step string) { o.logf("%s", step) },
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,6 +46,8 @@ type StartOptions struct {
 	SchedulerArgs []string
 	// SeparateProcesses gives the controller managers and the schedulers processes of their own.
 	SeparateProcesses bool
+	// BackoffReset is that of the process nodes.
+	BackoffReset time.Duration
 	// Step is called with the name of each step.
 	Step func(string)
 }
