@@ -27,9 +27,9 @@ func (c *Cluster) RestartControllers(ctx context.Context, managerArgs, scheduler
 	for _, p := range c.controllers {
 		errs = append(errs, p.stop(ctx, stopGrace))
 	}
-	c.controllers = nil
 	err := errors.Join(errs...)
 	if err == nil {
+		c.controllers = nil
 		err = c.startControllersLocked()
 	}
 	if err != nil {

@@ -191,6 +191,30 @@ func TestSkippedObjectsAreWithdrawn(t *testing.T) {
 	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "recorded once (T52)")
 }
 
+func TestAnEventIsRecordedOnceWhileTheRemoteObjectEnds(t *testing.T) {
+	const finalizer = "example.com/of-another-writer"
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{})
+	object := w.remoteData(t, "settings", "1")
+	object.Finalizers = []string{finalizer}
+	require.NoError(t, remote.Update(t.Context(), object))
+	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
+	source.Annotations = map[string]string{offloadingv1beta1.SkipReflectionAnnotation: ""}
+	require.NoError(t, local.Update(t.Context(), source))
+	require.Eventually(t, func() bool {
+		found, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+		object = found
+		return ok && found.DeletionTimestamp != nil
+	}, soon, tick)
+	source.Data["k"] = "2"
+	require.NoError(t, local.Update(t.Context(), source))
+	w.fence(t, "fence-1")
+	object.Finalizers = nil
+	require.NoError(t, remote.Update(t.Context(), object))
+	w.fence(t, "fence-2")
+	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "recorded once (T52)")
+}
+
 func TestFaults(t *testing.T) {
 	gr := schema.GroupResource{Resource: "configmaps"}
 	tests := map[string]struct {

@@ -49,7 +49,9 @@ func (x *execution) run(ctx context.Context, actions []Action) (time.Duration, e
 	if err := x.doAll(ctx, actions); err != nil {
 		return 0, err
 	}
-	if !x.hasRecorded {
+	// While the remote object is being deleted, decisions only wait, and the reason of the last event lasts.
+	isEnding := x.in.Remote != nil && x.in.Remote.GetDeletionTimestamp() != nil
+	if !x.hasRecorded && !isEnding {
 		x.states.update(x.in.Key, func(s *keyState) { s.lastEvent = 0 })
 	}
 	return x.again, nil
