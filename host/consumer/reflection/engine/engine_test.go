@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -192,25 +193,24 @@ func TestSkippedObjectsAreWithdrawn(t *testing.T) {
 }
 
 func TestAnEventIsRecordedOnceWhileTheRemoteObjectEnds(t *testing.T) {
-	const finalizer = "example.com/of-another-writer"
+	finalizers := func(value string) client.Patch {
+		return client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+value+`}}`))
+	}
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{})
 	object := w.remoteData(t, "settings", "1")
-	object.Finalizers = []string{finalizer}
-	require.NoError(t, remote.Update(t.Context(), object))
+	require.NoError(t, remote.Patch(t.Context(), object, finalizers(`["example.com/of-another-writer"]`)))
 	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
 	source.Annotations = map[string]string{offloadingv1beta1.SkipReflectionAnnotation: ""}
 	require.NoError(t, local.Update(t.Context(), source))
 	require.Eventually(t, func() bool {
 		found, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
-		object = found
 		return ok && found.DeletionTimestamp != nil
 	}, soon, tick)
 	source.Data["k"] = "2"
 	require.NoError(t, local.Update(t.Context(), source))
 	w.fence(t, "fence-1")
-	object.Finalizers = nil
-	require.NoError(t, remote.Update(t.Context(), object))
+	require.NoError(t, remote.Patch(t.Context(), object, finalizers("null")))
 	w.fence(t, "fence-2")
 	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "recorded once (T52)")
 }
