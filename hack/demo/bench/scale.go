@@ -88,9 +88,9 @@ type scale struct {
 	namespaces []string
 }
 
-// within is a goal of the full sizes.
+// within is a goal of the full sizes; 0 means none.
 func (s *scale) within(most float64) goal {
-	if s.sizes != fullScale {
+	if s.sizes != fullScale || most == 0 {
 		return goal{}
 	}
 	return valueGoal(most)

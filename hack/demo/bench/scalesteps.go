@@ -266,13 +266,9 @@ func (s *scale) streamPods(ctx context.Context) error {
 // means none.
 func (s *scale) latency(name string, values []float64, most float64, note string) {
 	note += "; watch arrival times in one process; " + s.note()
-	p99 := figure(name+"-p99", "ms", percentile(values, 0.99), note)
-	if most > 0 {
-		p99 = p99.bounded(s.within(most))
-	}
 	s.record.add(
 		figure(name+"-p50", "ms", percentile(values, 0.50), note),
-		p99,
+		figure(name+"-p99", "ms", percentile(values, 0.99), note).bounded(s.within(most)),
 	)
 }
 

@@ -37,7 +37,7 @@ type recorder struct {
 // RoundTrip implements http.RoundTripper.
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.RoundTripper.RoundTrip(request)
-	if err == nil && shows(response.StatusCode) {
+	if err == nil && isAccepted(response.StatusCode) {
 		at := r.answers.now()
 		r.answers.last.Store(&at)
 	}
@@ -47,8 +47,8 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport below.
 func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }
 
-// shows reports whether an answer shows that the API server works and accepts the user.
-func shows(code int) bool {
+// isAccepted reports whether the code of an answer shows that the API server works and accepts the user.
+func isAccepted(code int) bool {
 	return code < http.StatusInternalServerError && code != http.StatusUnauthorized
 }
 

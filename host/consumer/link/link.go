@@ -6,7 +6,6 @@ package link
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -121,5 +120,5 @@ func isReachable(err error) bool {
 		return false
 	}
 	code := int(status.Status().Code)
-	return code/100 == 4 && code != http.StatusUnauthorized
+	return code/100 == 4 && isAccepted(code)
 }
