@@ -52,6 +52,9 @@ const (
 	retryAfter = 30 * time.Second
 	// initialTimeout is how long a list waits for the initial events, and how long they are kept.
 	initialTimeout = 30 * time.Second
+	// maxStreams is in how many streams, one after the other, a watch tries to begin. In a burst, the API
+	// server may end the next stream before all namespaces are in it.
+	maxStreams = 3
 )
 
 var errTimeout = errors.New("the feed does not begin the watch")
@@ -149,28 +152,30 @@ func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...c
 	if err != nil || !isServed(kind) || o.Namespace == "" || version == "" || version == "0" || raw.SendInitialEvents != nil {
 		return c.direct(ctx, list, o)
 	}
-	key := streamKey{kind: kind, labels: raw.LabelSelector, fields: raw.FieldSelector}
-	s := c.streams.acquire(ctx, key)
-	if s == nil {
+	w, err := c.subscribe(ctx, kind, o.Namespace, raw)
+	for tries := 1; errors.Is(err, errEnded) && tries < maxStreams; tries++ {
+		w, err = c.subscribe(ctx, kind, o.Namespace, raw)
+	}
+	if errors.Is(err, errNotCovered) || errors.Is(err, errEnded) {
 		return c.direct(ctx, list, o)
+	}
+	return w, err
+}
+
+// subscribe returns the watch of a namespace that shares a stream. It returns errNotCovered if the feed cannot
+// serve it, and errEnded if the stream ended meanwhile.
+func (c *Client) subscribe(ctx context.Context, kind schema.GroupVersionKind, namespace string, raw *metav1.ListOptions) (watch.Interface, error) {
+	s := c.streams.acquire(ctx, streamKey{kind: kind, labels: raw.LabelSelector, fields: raw.FieldSelector})
+	if s == nil {
+		return nil, errNotCovered
 	}
 	s.open.Do(func() { c.open(ctx, s, raw) })
-	if s.err != nil {
+	w, err := s.subscribe(ctx, namespace, raw.ResourceVersion)
+	if err != nil {
 		c.streams.release(s)
-		if apierrors.IsResourceExpired(s.err) || apierrors.IsGone(s.err) {
-			return nil, s.err
-		}
-		return c.direct(ctx, list, o)
+		return nil, err
 	}
-	w, err := s.subscribe(ctx, o.Namespace, version)
-	if err == nil {
-		return w, nil
-	}
-	c.streams.release(s)
-	if errors.Is(err, errNotCovered) {
-		return c.direct(ctx, list, o)
-	}
-	return nil, err
+	return w, nil
 }
 
 func isServed(kind schema.GroupVersionKind) bool {

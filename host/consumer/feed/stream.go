@@ -32,7 +32,10 @@ const (
 	sendTimeout = 5 * time.Second
 )
 
-var errNotCovered = errors.New("the feed does not have the namespace")
+var (
+	errNotCovered = errors.New("the feed does not have the namespace")
+	errEnded      = errors.New("the watch of the feed has ended")
+)
 
 // stream is one watch of the feed and its subscribers.
 type stream struct {
@@ -88,10 +91,16 @@ func newStream(ctx context.Context, streams *Streams, key streamKey) *stream {
 	return s
 }
 
-// subscribe returns the events of a namespace after a resource version. It returns errNotCovered if
-// the feed does not have the namespace, and an error of type Expired if the stream no longer has
-// all events.
+// subscribe returns the events of a namespace after a resource version. It returns errNotCovered if the watch
+// did not begin or the feed does not have the namespace, errEnded if the watch has ended, and an error of type
+// Expired if the stream no longer has all events.
 func (s *stream) subscribe(ctx context.Context, namespace, version string) (watch.Interface, error) {
+	switch {
+	case apierrors.IsResourceExpired(s.err), apierrors.IsGone(s.err):
+		return nil, s.err
+	case s.err != nil:
+		return nil, errNotCovered
+	}
 	ctx, cancel := context.WithTimeout(ctx, coverageTimeout)
 	defer cancel()
 	for {
@@ -105,14 +114,14 @@ func (s *stream) subscribe(ctx context.Context, namespace, version string) (watc
 		select {
 		case <-changed:
 		case <-s.ctx.Done():
-			return nil, errNotCovered
+			return nil, errEnded
 		case <-ctx.Done():
 			return nil, errNotCovered
 		}
 	}
 	defer s.mu.Unlock()
 	if s.hasEnded {
-		return nil, errNotCovered
+		return nil, errEnded
 	}
 	if isBefore(version, s.start) || isBefore(version, s.covered[namespace]) {
 		return nil, apierrors.NewResourceExpired("the feed of the provider began at a later resource version")

@@ -2,9 +2,10 @@ package feed
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
+	"errors"
+	"strings"
 
+	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -19,40 +20,34 @@ type event struct {
 	raw         []byte
 }
 
-// parse reads what the filter needs of a watch event. It keeps no reference to raw.
+var errMalformed = errors.New("a watch event is not a JSON object with a type")
+
+// parse reads what the filter needs of a watch event. It keeps no reference to raw. A library reads it that
+// finds values without decoding: after a restart, a virtual kubelet reads all objects through the feed.
 func parse(raw []byte) (event, error) {
-	var e struct {
-		Type   watch.EventType `json:"type"`
-		Object struct {
-			Metadata struct {
-				Namespace       string          `json:"namespace"`
-				ResourceVersion string          `json:"resourceVersion"`
-				ManagedFields   json.RawMessage `json:"managedFields"`
-			} `json:"metadata"`
-		} `json:"object"`
+	if !gjson.ValidBytes(raw) {
+		return event{}, errMalformed
 	}
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return event{}, fmt.Errorf("reading a watch event: %w", err)
+	read := gjson.ParseBytes(raw)
+	kind, metadata := read.Get("type"), read.Get("object.metadata")
+	if !read.IsObject() || kind.Exists() && kind.Type != gjson.String {
+		return event{}, errMalformed
 	}
-	return event{
-		kind: e.Type, namespace: e.Object.Metadata.Namespace, version: e.Object.Metadata.ResourceVersion, raw: cut(raw, e.Object.Metadata.ManagedFields),
-		// Other bookmarks have no annotations.
-		endsInitial: e.Type == watch.Bookmark && bytes.Contains(raw, []byte(metav1.InitialEventsAnnotationKey)),
-	}, nil
+	e := event{kind: watch.EventType(kind.String()), namespace: metadata.Get("namespace").String(), version: metadata.Get("resourceVersion").String()}
+	e.raw = cut(raw, read.Get("object.metadata.managedFields"))
+	// Other bookmarks have no annotations.
+	e.endsInitial = e.kind == watch.Bookmark && bytes.Contains(raw, []byte(metav1.InitialEventsAnnotationKey))
+	return e, nil
 }
 
-// cut returns a copy of an object without its managedFields. They are up to half of a pod, and virtual
-// kubelets use only those of an apply: an object that has such is returned whole. So is one that has
-// another value with that key before. The text of the key occurs in no string, in which quotes are escaped.
-func cut(raw, managedFields []byte) []byte {
+// cut returns a copy of an event without its managedFields. They are up to half of a pod, and virtual
+// kubelets use only those of an apply: an object that has such is returned whole.
+func cut(raw []byte, managedFields gjson.Result) []byte {
 	const key = `"managedFields":`
-	start := bytes.Index(raw, []byte(key))
-	// A list that begins with a list is that list.
-	isList := bytes.HasPrefix(managedFields, []byte("["))
-	if start < 0 || !isList || !bytes.HasPrefix(raw[start+len(key):], managedFields) || bytes.Contains(managedFields, []byte(`"Apply"`)) {
+	start, end := managedFields.Index-len(key), managedFields.Index+len(managedFields.Raw)
+	if !managedFields.IsArray() || start < 0 || !bytes.HasPrefix(raw[start:], []byte(key)) || strings.Contains(managedFields.Raw, `"Apply"`) {
 		return bytes.Clone(raw)
 	}
-	end := start + len(key) + len(managedFields)
 	switch {
 	case raw[start-1] == ',':
 		start--

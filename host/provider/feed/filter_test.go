@@ -34,8 +34,10 @@ func TestPasses(t *testing.T) {
 			assert.Equal(t, test.want, passes(e, shows))
 		})
 	}
-	_, err := parse([]byte(`{"type":1}`))
-	assert.Error(t, err)
+	for _, raw := range []string{`{"type":1}`, `[]`, `{"type":"ADDED","object":{"metadata":{"namespace":"mine"}}`, ``} {
+		_, err := parse([]byte(raw))
+		assert.Error(t, err, raw)
+	}
 }
 
 func TestTheEndOfTheInitialEvents(t *testing.T) {
@@ -75,9 +77,9 @@ func TestObjectsHaveNoManagedFieldsOfUpdates(t *testing.T) {
 			`{"type":"ADDED","object":{"metadata":{"annotations":{"copy":"{\"managedFields\":` + `[]}"},"managedFields":` + fields + `}}}`,
 			`{"type":"ADDED","object":{"metadata":{"annotations":{"copy":"{\"managedFields\":[]}"}}}}`,
 		},
-		"those of an embedded object before": {
-			`{"type":"ADDED","object":{"a":{"managedFields":[1]},"metadata":{"managedFields":` + fields + `}}}`,
-			`{"type":"ADDED","object":{"a":{"managedFields":[1]},"metadata":{"managedFields":` + fields + `}}}`,
+		"beside those of an embedded object": {
+			`{"type":"ADDED","object":{"a":{"managedFields":[1]},"metadata":{"managedFields":` + fields + `},"b":{"managedFields":[2]}}}`,
+			`{"type":"ADDED","object":{"a":{"managedFields":[1]},"metadata":{},"b":{"managedFields":[2]}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

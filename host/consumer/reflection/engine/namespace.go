@@ -40,7 +40,6 @@ type namespaceCaches struct {
 	// uses are the informers of the caches; the engine's mutex guards them.
 	uses       []use
 	readErrors readErrors
-	fresh      freshness
 }
 
 // isHeard reports whether changes of objects matter: decisions are made, or their lack is reported.
@@ -307,7 +306,6 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 	if r.resource.LeaderOnly {
 		caches.ctx, caches.cancel = context.WithCancel(ns.ctx)
 	}
-	caches.startFresh(&e.link)
 	s := &r.selections
 	caches.uses = make([]use, 0, 3+len(s.related))
 	open := func(f *followed) *store {

@@ -5,51 +5,63 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reachability is the state of the link to the provider. Each outage has a number.
+// reachability is the state of the link to the provider.
 type reachability struct {
-	mu      sync.Mutex
-	outages uint64
-	down    bool
+	mu   sync.Mutex
+	down bool
+	// failedAt is when the last check failed; zero before the first outage.
+	failedAt time.Time
 }
 
-// set reports whether the link changed.
+// set records the result of a check and reports whether the link changed.
 func (r *reachability) set(up bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.down != up {
-		return false
+	if !up {
+		r.failedAt = time.Now()
 	}
+	changed := r.down == up
 	r.down = !up
-	if r.down {
-		r.outages++
-	}
-	return true
+	return changed
 }
 
-// get returns the number of the last outage, and whether it lasts.
-func (r *reachability) get() (outages uint64, down bool) {
+// isDown reports whether an outage lasts.
+func (r *reachability) isDown() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.outages, r.down
+	return r.down
 }
 
-// freshness is the number of the last outage before dependent objects of a namespace were
-// read.
+// isKnown reports whether objects that were read at a time are the state of the provider: no check failed
+// later.
+func (r *reachability) isKnown(readAt time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.down && !r.failedAt.After(readAt)
+}
+
+// freshness says when the objects of a store were read last, beside the watch. Engines share the store, and
+// each has its own checks of the provider.
 type freshness struct {
-	outages atomic.Uint64
+	at atomic.Pointer[time.Time]
 	// reading is locked during the read.
 	reading sync.Mutex
 }
 
-// Reachable sets whether the provider is reachable; it is at first. After an outage, the
-// dependent objects that were read before are unknown (Facts.RemoteUnknown) until a decision
-// reads them again with [RefreshRemote]: a watch may show an old state after the link is
-// back. Then all objects with a dependent are decided again.
+func (f *freshness) readAt(at time.Time) { f.at.Store(&at) }
+
+// Reachable sets whether the provider is reachable; it is at first. It is called with the result of each
+// check. After an outage, the dependent objects that were read before the last failed check are unknown
+// (Facts.RemoteUnknown) until a decision reads them again with [RefreshRemote]: a watch may show an old
+// state after the link is back. Then all objects with a dependent are decided again.
 func (e *Engine) Reachable(up bool) {
 	if !e.link.set(up) || !up {
 		return
@@ -61,20 +73,9 @@ func (e *Engine) Reachable(up bool) {
 	})
 }
 
-// startFresh marks caches that are about to be filled. Objects that are read during an
-// outage are unknown after it.
-func (c *namespaceCaches) startFresh(link *reachability) {
-	outages, down := link.get()
-	if down {
-		outages--
-	}
-	c.fresh.outages.Store(outages)
-}
-
 // isUnknown reports whether the dependent objects were read before an outage.
 func (c *namespaceCaches) isUnknown(link *reachability) bool {
-	outages, down := link.get()
-	return down || c.fresh.outages.Load() != outages
+	return !link.isKnown(*c.dependent.fresh.at.Load())
 }
 
 // askDependent reads the dependent object that the watch has lost.
@@ -95,27 +96,26 @@ func (x *execution) askDependent(ctx context.Context, a AskDependent) error {
 	return x.doAll(ctx, a.Gone)
 }
 
-// refreshRemote lists the dependent objects of the namespace once after each outage, and
-// requeues the key. During an outage it does nothing, because its end requeues all keys.
+// refreshRemote lists the dependent objects of the namespace once after each outage, for all engines that
+// share them, and requeues the key. During an outage it does nothing, because its end requeues all keys.
 func (x *execution) refreshRemote(ctx context.Context) error {
 	if x.caches == nil || x.caches.dependent == nil {
 		return fmt.Errorf("action %T without a dependent kind: this is a bug in the definition", RefreshRemote{})
 	}
-	outages, down := x.engine.link.get()
-	if down {
+	link, fresh := &x.engine.link, &x.caches.dependent.fresh
+	if link.isDown() {
 		return nil
 	}
-	if !x.caches.fresh.reading.TryLock() {
+	if !fresh.reading.TryLock() {
 		return errStale // another worker reads them
 	}
-	defer x.caches.fresh.reading.Unlock()
-	if x.caches.fresh.outages.Load() == outages {
+	defer fresh.reading.Unlock()
+	if !x.caches.isUnknown(link) {
 		return errStale
 	}
-	list := x.resource.Dependent.NewList()
-	err := x.engine.options.Remote.List(ctx, list, &client.ListOptions{
-		Namespace: x.in.Facts.RemoteNamespace, LabelSelector: x.engine.remoteSelector(x.resource.RemoteLabels),
-	})
+	list, options, began := x.resource.Dependent.NewList(), x.selections.dependent.selection.options, time.Now()
+	options.Namespace = x.in.Facts.RemoteNamespace
+	err := x.engine.options.Remote.List(ctx, list, &options)
 	x.observe(directionIn, "list", err)
 	if err != nil {
 		return fmt.Errorf("reading the remote objects of %s again after an outage: %w", x.resource.Name, err)
@@ -124,8 +124,51 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the remote objects of %s again after an outage: %w", x.resource.Name, err)
 	}
-	if x.caches.dependent.replaceSelected(objects, version) {
-		x.caches.fresh.outages.Store(outages)
+	if x.caches.dependent.refresh(objects, version) {
+		fresh.readAt(began)
 	}
 	return errStale
+}
+
+// refresh replaces the objects by those of a list that was read beside the watch. It reports false if the
+// API server was restored from a backup: the next list of the watch replaces all objects then.
+func (s *store) refresh(list []any, version string) bool {
+	altered, ok := s.replaceListed(s.prepare(list), version)
+	for _, object := range altered {
+		s.changed(object)
+	}
+	return ok
+}
+
+// replaceListed is refresh without calling changed. It returns the objects that were added, changed or
+// removed, and also as they were if their labels changed: another engine may have had them.
+func (s *store) replaceListed(items map[types.NamespacedName]item, version string) (altered []client.Object, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(version, s.seen); err == nil && order < 0 {
+		s.restored = true
+		return nil, false
+	}
+	for name, have := range s.objects.in("") {
+		if _, isListed := items[name]; isListed || knownNewerVersion(have.version, version) {
+			continue
+		}
+		s.objects.remove(name)
+		delete(s.assumed, name)
+		gone := s.unwrap(have)
+		s.noteLeaving(name, gone)
+		altered = append(altered, gone)
+	}
+	for name, listed := range items {
+		have := s.objects.get(name)
+		if !s.putFromList(name, listed.kept) {
+			continue
+		}
+		altered = append(altered, s.current(name, listed))
+		if have != nil && have.labels != listed.kept.labels {
+			altered = append(altered, s.unwrap(have))
+		}
+	}
+	s.raiseNewest(version)
+	return altered, true
 }

@@ -153,10 +153,13 @@ func TestARemoteObjectThatAnotherVirtualNodeTakesOverIsCreatedAgain(t *testing.T
 	require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == "a" }, soon, tick, "b has no such pod and deletes it")
 }
 
-func TestAnOutageOfOneVirtualNodeDropsNoObjectsOfAnother(t *testing.T) {
-	local, remote := mapped(t, podOnNode("a", "web-a"), podOnNode("b", "web-b"))
-	a, b := newPodsOf("a"), newPodsOf("b")
+// watchedPhases runs two virtual nodes of one process with a running pod each, "web-a" and "web-b", which read
+// the pods again after an outage. phases reports whether they know these phases.
+func watchedPhases(t *testing.T) (local, remote *cluster, both []*env, phases func(ofA, ofB string) func() bool) {
+	t.Helper()
+	local, remote = mapped(t, podOnNode("a", "web-a"), podOnNode("b", "web-b"))
 	var seen sync.Map
+	a, b := newPodsOf("a"), newPodsOf("b")
 	for _, definition := range []*podsOf{a, b} {
 		definition.decide = func(in Input) ([]Action, error) {
 			if in.Facts.RemoteUnknown {
@@ -166,39 +169,62 @@ func TestAnOutageOfOneVirtualNodeDropsNoObjectsOfAnother(t *testing.T) {
 			if pod, ok := in.Dependent.(*corev1.Pod); ok {
 				phase = string(pod.Status.Phase)
 			}
-			seen.Store(in.Key.Name, phase)
+			seen.Store(in.Key.Name, phase+" "+in.Local.GetAnnotations()["touched"])
 			return []Action{Keep{}}, nil
 		}
 		there := remotePodOf(definition.node, "web-"+definition.node)
 		there.Status.Phase = corev1.PodRunning
 		require.NoError(t, remote.Create(t.Context(), there))
 	}
-	both := startShared(t, local, remote, a, b)
-	phases := func(ofA, ofB string) func() bool {
+	both = startShared(t, local, remote, a, b)
+	phases = func(ofA, ofB string) func() bool {
 		return func() bool {
 			phaseOfA, _ := seen.Load("web-a")
 			phaseOfB, _ := seen.Load("web-b")
 			return phaseOfA == ofA && phaseOfB == ofB
 		}
 	}
-	require.Eventually(t, phases("Running", "Running"), soon, tick)
+	require.Eventually(t, phases("Running ", "Running "), soon, tick)
+	return local, remote, both, phases
+}
+
+func TestAnOutageOfOneVirtualNodeDropsNoObjectsOfAnother(t *testing.T) {
+	local, remote, both, phases := watchedPhases(t)
 	both[0].engine.Reachable(false)
 	remote.mute("Pod", true)
 	require.NoError(t, remote.Delete(t.Context(), remotePodOf("a", "web-a")))
 	both[0].engine.Reachable(true)
-	require.Eventually(t, phases("absent", "Running"), soon, tick)
+	require.Eventually(t, phases("absent ", "Running "), soon, tick)
 	pod, _ := get(t.Context(), local.WithWatch, "shop", "web-b", &corev1.Pod{})
 	pod.Annotations = map[string]string{"touched": "1"}
-	decided := func() int {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.decided["web-b"]
-	}
-	before := decided()
 	require.NoError(t, local.Update(t.Context(), pod))
-	require.Eventually(t, func() bool { return decided() > before }, soon, tick)
-	assert.True(t, phases("absent", "Running")())
+	require.Eventually(t, phases("absent ", "Running 1"), soon, tick)
 	assert.Equal(t, 1, remote.count("list PodList"))
+}
+
+// The virtual nodes of a process check the provider at different times.
+func TestAnOutageIsReadOnceForAllVirtualNodes(t *testing.T) {
+	_, remote, both, phases := watchedPhases(t)
+	for _, node := range both {
+		node.engine.Reachable(false)
+	}
+	remote.mute("Pod", true)
+	for _, node := range []string{"a", "b"} {
+		require.NoError(t, remote.Delete(t.Context(), remotePodOf(node, "web-"+node)))
+	}
+	both[0].engine.Reachable(true)
+	require.Eventually(t, phases("absent ", "Running "), soon, tick, "b still has an outage")
+	both[1].engine.Reachable(true)
+	require.Eventually(t, phases("absent ", "absent "), soon, tick)
+	assert.Equal(t, 1, remote.count("list PodList"))
+
+	there := remotePodOf("b", "web-b")
+	there.Status.Phase = corev1.PodRunning
+	require.NoError(t, remote.Create(t.Context(), there))
+	both[1].engine.Reachable(false) // after that list
+	both[1].engine.Reachable(true)
+	require.Eventually(t, phases("absent ", "Running "), soon, tick)
+	assert.Equal(t, 2, remote.count("list PodList"))
 }
 
 func TestAMissingRightIsRecordedForEachVirtualNode(t *testing.T) {
@@ -239,6 +265,14 @@ func TestSubscribersAreCalledAboutObjectsWithTheirLabels(t *testing.T) {
 			t.Helper()
 			require.NoError(t, s.Replace([]any{of("b", "1", "11")}, "11"))
 		}, 1, 1},
+		"a list beside the watch in which another node has the object": {func(t *testing.T, s *store) {
+			t.Helper()
+			assert.True(t, s.refresh([]any{of("b", "1", "11")}, "11"))
+		}, 1, 1},
+		"a list beside the watch without the object": {func(t *testing.T, s *store) {
+			t.Helper()
+			assert.True(t, s.refresh(nil, "11"))
+		}, 1, 0},
 		"another node creates an object of the name": {func(t *testing.T, s *store) {
 			t.Helper()
 			s.Assume(of("b", "2", "12"))

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,8 @@ type store struct {
 	restored bool
 	synced   chan struct{}
 	isSynced bool
+
+	fresh freshness
 }
 
 var (
@@ -55,7 +58,7 @@ var (
 )
 
 func newStore(kind Kind, changed func(client.Object)) *store {
-	return &store{
+	s := &store{
 		kind:    kind,
 		changed: changed,
 		objects: objects{},
@@ -63,6 +66,8 @@ func newStore(kind Kind, changed func(client.Object)) *store {
 		lost:    map[types.NamespacedName]bool{},
 		synced:  make(chan struct{}),
 	}
+	s.fresh.readAt(time.Now())
+	return s
 }
 
 // Get returns the object or nil.

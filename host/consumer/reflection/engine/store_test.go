@@ -108,7 +108,7 @@ var storeTests = map[string]struct {
 			t.Helper()
 			require.NoError(t, s.Replace([]any{configMap("a", "u1", "8")}, "8"))
 			s.Assume(configMap("a", "u1", "10"))
-			assert.True(t, (&selected{store: s}).replaceSelected([]any{configMap("a", "u1", "10")}, "20"))
+			assert.True(t, s.refresh([]any{configMap("a", "u1", "10")}, "20"))
 		},
 		want: "10", wantChanges: 2,
 	},
