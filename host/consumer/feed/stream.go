@@ -95,11 +95,8 @@ func newStream(ctx context.Context, streams *Streams, key streamKey) *stream {
 // did not begin or the feed does not have the namespace, errEnded if the watch has ended, and an error of type
 // Expired if the stream no longer has all events.
 func (s *stream) subscribe(ctx context.Context, namespace, version string) (watch.Interface, error) {
-	switch {
-	case apierrors.IsResourceExpired(s.err), apierrors.IsGone(s.err):
-		return nil, s.err
-	case s.err != nil:
-		return nil, errNotCovered
+	if s.err != nil {
+		return nil, s.refusal()
 	}
 	ctx, cancel := context.WithTimeout(ctx, coverageTimeout)
 	defer cancel()
@@ -141,6 +138,14 @@ func (s *stream) subscribe(ctx context.Context, namespace, version string) (watc
 	}
 	s.subscribers[namespace] = append(slices.Clone(s.subscribers[namespace]), sub)
 	return sub, nil
+}
+
+// refusal returns the error of watches of a stream that did not begin.
+func (s *stream) refusal() error {
+	if apierrors.IsResourceExpired(s.err) || apierrors.IsGone(s.err) {
+		return s.err
+	}
+	return errNotCovered
 }
 
 // take returns the objects of a namespace once, and their resource version. ok is false if the stream

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,12 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// moments counts failed checks of providers and reads of objects, in the order in which they happen: engines
+// share what they read, and each has its own checks.
+var moments atomic.Uint64
+
 // reachability is the state of the link to the provider.
 type reachability struct {
 	mu   sync.Mutex
 	down bool
-	// failedAt is when the last check failed; zero before the first outage.
-	failedAt time.Time
+	// failed is the moment of the last failed check; zero before the first outage.
+	failed uint64
 }
 
 // set records the result of a check and reports whether the link changed.
@@ -26,7 +29,7 @@ func (r *reachability) set(up bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !up {
-		r.failedAt = time.Now()
+		r.failed = moments.Add(1)
 	}
 	changed := r.down == up
 	r.down = !up
@@ -40,23 +43,20 @@ func (r *reachability) isDown() bool {
 	return r.down
 }
 
-// isKnown reports whether objects that were read at a time are the state of the provider: no check failed
+// isKnown reports whether objects that were read at a moment are the state of the provider: no check failed
 // later.
-func (r *reachability) isKnown(readAt time.Time) bool {
+func (r *reachability) isKnown(read uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.down && !r.failedAt.After(readAt)
+	return !r.down && r.failed < read
 }
 
-// freshness says when the objects of a store were read last, beside the watch. Engines share the store, and
-// each has its own checks of the provider.
+// freshness says when all objects of a store were read: when the store was made, or later beside the watch.
 type freshness struct {
-	at atomic.Pointer[time.Time]
+	moment atomic.Uint64
 	// reading is locked during the read.
 	reading sync.Mutex
 }
-
-func (f *freshness) readAt(at time.Time) { f.at.Store(&at) }
 
 // Reachable sets whether the provider is reachable; it is at first. It is called with the result of each
 // check. After an outage, the dependent objects that were read before the last failed check are unknown
@@ -75,7 +75,7 @@ func (e *Engine) Reachable(up bool) {
 
 // isUnknown reports whether the dependent objects were read before an outage.
 func (c *namespaceCaches) isUnknown(link *reachability) bool {
-	return !link.isKnown(*c.dependent.fresh.at.Load())
+	return !link.isKnown(c.dependent.fresh.moment.Load())
 }
 
 // askDependent reads the dependent object that the watch has lost.
@@ -113,7 +113,7 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 	if !x.caches.isUnknown(link) {
 		return errStale
 	}
-	list, options, began := x.resource.Dependent.NewList(), x.selections.dependent.selection.options, time.Now()
+	list, options, began := x.resource.Dependent.NewList(), x.selections.dependent.selection.options, moments.Add(1)
 	options.Namespace = x.in.Facts.RemoteNamespace
 	err := x.engine.options.Remote.List(ctx, list, &options)
 	x.observe(directionIn, "list", err)
@@ -125,7 +125,7 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 		return fmt.Errorf("reading the remote objects of %s again after an outage: %w", x.resource.Name, err)
 	}
 	if x.caches.dependent.refresh(objects, version) {
-		fresh.readAt(began)
+		fresh.moment.Store(began)
 	}
 	return errStale
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +65,7 @@ func newStore(kind Kind, changed func(client.Object)) *store {
 		lost:    map[types.NamespacedName]bool{},
 		synced:  make(chan struct{}),
 	}
-	s.fresh.readAt(time.Now())
+	s.fresh.moment.Store(moments.Add(1))
 	return s
 }
 
