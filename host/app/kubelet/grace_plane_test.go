@@ -195,12 +195,13 @@ func (r *rig) awaitDeleted(t *testing.T, c client.Client, object client.Object) 
 }
 
 // finishDeletion deletes the remote pod as its kubelet does after the end of its containers,
-// and waits until all three objects are deleted.
+// and waits until all three objects are deleted. The ShadowPod goes before: with a longer grace period, it is
+// deleted by the next request after the pod, and until then the provider would create another pod.
 func (r *rig) finishDeletion(t *testing.T, pod, remotePod *corev1.Pod) {
 	t.Helper()
+	r.awaitDeleted(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remotePod.Namespace, Name: remotePod.Name}})
 	require.NoError(t, r.milan.Delete(t.Context(), remotePod, client.GracePeriodSeconds(0)))
 	r.awaitDeleted(t, r.rome, pod)
-	r.awaitDeleted(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remotePod.Namespace, Name: remotePod.Name}})
 	err := r.milan.Get(t.Context(), client.ObjectKeyFromObject(remotePod), remotePod)
 	assert.True(t, apierrors.IsNotFound(err), "the remote pod is not created again")
 }
