@@ -15,7 +15,7 @@
 // A session asks once whether the provider has a feed. If the feed fails, or does not have a namespace
 // within ten seconds, that namespace is watched directly, and the log says so once per kind. The next
 // watch of the namespace tries the feed again, which is after ten minutes at the latest. A feed without
-// initial events serves watches only. A replica of the feed that stops ends its watches and answers new
+// initial events serves watches only. A watch whose stream ends before it has begun uses the next one. A replica of the feed that stops ends its watches and answers new
 // ones with 503 and Retry-After, so that client-go repeats them at another replica. At its end, a stream
 // gives all watches a bookmark with its last resource version: they continue in the next stream without a
 // list.

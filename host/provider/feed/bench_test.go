@@ -38,17 +38,3 @@ func BenchmarkEventOfAnotherConsumer(b *testing.B) {
 	}
 	require.Equal(b, b.N, read)
 }
-
-// BenchmarkParse measures what the feed does with an event about an object of the caller.
-func BenchmarkParse(b *testing.B) {
-	fields := `[{"manager":"kubelet","operation":"Update","apiVersion":"v1","time":"2026-03-01T12:00:00Z","fieldsType":"FieldsV1","fieldsV1":{` +
-		strings.Repeat(`"f:containerStatuses":{"f:restartCount":{},"f:ready":{}},`, 30) + `"f:status":{}},"subresource":"status"}]`
-	spec := `{"containers":[` + strings.Repeat(`{"name":"app","image":"example.com/shop/web:1.27.3","resources":{"limits":{"cpu":"1"}},"env":[{"name":"A","value":"b"}]},`, 20) + `{"name":"last"}]}`
-	raw := []byte(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","resourceVersion":"123456","labels":{"app":"web"},"managedFields":` + fields + `},"spec":` + spec + `}}`)
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		e, err := parse(raw)
-		require.NoError(b, err)
-		require.Equal(b, "shop", e.namespace)
-	}
-}

@@ -141,7 +141,7 @@ func (s *store) refresh(list []any, version string) bool {
 }
 
 // replaceListed is refresh without calling changed. It returns the objects that were added, changed or
-// removed, and also as they were if their labels changed: another engine may have had them.
+// removed.
 func (s *store) replaceListed(items map[types.NamespacedName]item, version string) (altered []client.Object, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,22 +153,10 @@ func (s *store) replaceListed(items map[types.NamespacedName]item, version strin
 		if _, isListed := items[name]; isListed || knownNewerVersion(have.version, version) {
 			continue
 		}
-		s.objects.remove(name)
-		delete(s.assumed, name)
 		gone := s.unwrap(have)
-		s.noteLeaving(name, gone)
+		s.leave(name, gone)
 		altered = append(altered, gone)
 	}
-	for name, listed := range items {
-		have := s.objects.get(name)
-		if !s.putFromList(name, listed.kept) {
-			continue
-		}
-		altered = append(altered, s.current(name, listed))
-		if have != nil && have.labels != listed.kept.labels {
-			altered = append(altered, s.unwrap(have))
-		}
-	}
 	s.raiseNewest(version)
-	return altered, true
+	return append(altered, s.putListed(items, s.objects, version)...), true
 }

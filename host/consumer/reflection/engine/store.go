@@ -281,9 +281,7 @@ func (s *store) Delete(obj any) error {
 	have := s.objects.get(name)
 	gone := have != nil && !knownNewerVersion(have.version, object.GetResourceVersion())
 	if gone {
-		s.objects.remove(name)
-		delete(s.assumed, name)
-		s.noteLeaving(name, object)
+		s.leave(name, object)
 	}
 	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
@@ -293,8 +291,10 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// noteLeaving records, under the lock, an object that left the watch or a list before it had ended.
-func (s *store) noteLeaving(name types.NamespacedName, last client.Object) {
+// leave removes, under the lock, an object that left the watch or a list, and records it if it had not ended.
+func (s *store) leave(name types.NamespacedName, last client.Object) {
+	s.objects.remove(name)
+	delete(s.assumed, name)
 	if s.kind.HasEnded != nil && !s.kind.HasEnded(last) {
 		s.lost[name] = true
 	}
@@ -326,10 +326,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		if isListed || isAssumed && newerVersion(have.version, resourceVersion) {
 			continue
 		}
-		s.objects.remove(name)
-		delete(s.assumed, name)
 		gone := s.unwrap(have)
-		s.noteLeaving(name, gone)
+		s.leave(name, gone)
 		altered = append(altered, gone)
 	}
 	first := !s.isSynced
