@@ -52,6 +52,7 @@ const (
 	waitPolicy            = "Policy"
 	waitMetadataConflict  = "MetadataConflict"
 	waitRefusedChange     = "RefusedChange"
+	waitOtherPods         = "OtherPods"
 )
 
 // observation is one pod as observed in both clusters.
