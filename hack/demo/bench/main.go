@@ -58,8 +58,10 @@ type bench struct {
 
 type options struct {
 	only, out, longshore, dir, profiles string
-	runs, pods, native                  int
-	quick, keep                         bool
+	// other is a server binary whose restarts are compared.
+	other              string
+	runs, pods, native int
+	quick, keep        bool
 	// scale measures scale only; shared lets the virtual nodes share a process then, and feed lets
 	// the provider serve them one watch per kind.
 	scale, shared, feed bool
@@ -77,6 +79,7 @@ func main() {
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
+	flags.StringVar(&o.other, "compare", "", "with -scale: another server binary, whose virtual kubelets restart by turns with those of -longshore")
 	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
 	flags.BoolVar(&o.shared, "shared", true, "with -scale: one process for the virtual nodes of a provider")
 	flags.BoolVar(&o.feed, "feed", true, "with -scale: the provider serves one watch per kind")
@@ -179,6 +182,9 @@ func (o *options) command() string {
 	}
 	if o.scale {
 		command += fmt.Sprintf("%s -shared=%t -feed=%t", scaleFlag, o.shared, o.feed)
+	}
+	if o.other != "" {
+		command += " -compare " + o.other
 	}
 	if o.tenants {
 		command += tenantsFlag

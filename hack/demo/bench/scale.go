@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"time"
@@ -54,6 +55,11 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, scalePatience, fmt.Errorf("not done after %s", scalePatience))
 	defer cancel()
+	turns, err := newComparison(o, dir)
+	if err != nil {
+		return err
+	}
+	o.longshore = turns.link
 	b.testbed, err = startTestbed(ctx, testbedOptions{
 		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, separate: true, logf: b.logf,
 		change: func(cluster string, values map[string]any) {
@@ -67,7 +73,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
-	s := &scale{bench: b, sizes: sizes, shared: o.shared}
+	s := &scale{bench: b, sizes: sizes, shared: o.shared, turns: turns}
 	for _, step := range []func(context.Context) error{
 		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.liftedBurst, s.shippedBurst, s.quietMinute, s.restarts,
 	} {
@@ -86,6 +92,28 @@ type scale struct {
 	shared bool
 	// namespaces are those that are offloaded.
 	namespaces []string
+	turns      *comparison
+}
+
+// comparison is the server of a measurement and one that it is compared with. Processes run what link is a link
+// to when they start.
+type comparison struct{ link, server, other string }
+
+func newComparison(o options, dir string) (*comparison, error) {
+	server, err := filepath.Abs(o.longshore)
+	if err != nil {
+		return nil, fmt.Errorf("finding -longshore: %w", err)
+	}
+	t := &comparison{link: filepath.Join(dir, "longshore"), server: server}
+	if o.other != "" {
+		if t.other, err = filepath.Abs(o.other); err == nil {
+			_, err = os.Stat(t.other)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("finding -compare: %w", err)
+		}
+	}
+	return t, relink(t.link, t.server)
 }
 
 // within is a goal of the full sizes; 0 means none.

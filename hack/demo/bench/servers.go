@@ -104,11 +104,16 @@ func newServers(ctx context.Context, dir string, all []server) (*servers, error)
 
 // choose lets processes that start from now on be of this server.
 func (s *servers) choose(kind server) error {
-	if err := os.Remove(s.link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("choosing server %s: %w", kind, err)
+	return relink(s.link, s.binaries[kind])
+}
+
+// relink makes link a link to a binary. Processes that run stay what they are.
+func relink(link, binary string) error {
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("choosing server %s: %w", binary, err)
 	}
-	if err := os.Symlink(s.binaries[kind], s.link); err != nil {
-		return fmt.Errorf("choosing server %s: %w", kind, err)
+	if err := os.Symlink(binary, link); err != nil {
+		return fmt.Errorf("choosing server %s: %w", binary, err)
 	}
 	return nil
 }
