@@ -23,11 +23,7 @@ func (v *virtualNode) newReader(ctx context.Context, config *rest.Config, stream
 		ctrl.LoggerFrom(ctx).Info("The provider has no feed, watching each namespace")
 		return direct, nil
 	}
-	trims, err := engine.RemoteTrims(v.scheme, definitions...)
-	if err != nil {
-		return nil, fmt.Errorf("reading from the feed: %w", err)
-	}
-	reader, err := feed.NewReader(config, v.scheme, trims)
+	reader, err := feed.NewReader(config, v.scheme)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/longshore-dev/longshore/host/kit/feed"
@@ -28,18 +27,15 @@ import (
 type Reader struct {
 	http   rest.Interface
 	scheme *runtime.Scheme
-	trim   map[schema.GroupVersionKind]func(client.Object)
 }
 
-// NewReader returns a Reader of the provider's feed, for the kinds of a scheme. The functions in trim
-// remove, in place, what nobody reads of the objects of a kind: those of all namespaces are in memory
-// until each namespace has taken its own.
-func NewReader(config *rest.Config, scheme *runtime.Scheme, trim map[schema.GroupVersionKind]func(client.Object)) (*Reader, error) {
+// NewReader returns a Reader of the provider's feed, for the kinds of a scheme.
+func NewReader(config *rest.Config, scheme *runtime.Scheme) (*Reader, error) {
 	http, err := unversioned(config)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{http, scheme, trim}, nil
+	return &Reader{http, scheme}, nil
 }
 
 func unversioned(config *rest.Config) (rest.Interface, error) {
@@ -63,7 +59,7 @@ func (r *Reader) watch(ctx context.Context, kind schema.GroupVersionKind, option
 	if err != nil {
 		return nil, fmt.Errorf("watching the feed: %w", err)
 	}
-	events := &decoder{body: body, events: feed.Events(body), empty: func() (runtime.Object, error) { return r.scheme.New(kind) }, trim: r.trim[kind]}
+	events := &decoder{body: body, events: feed.Events(body), empty: func() (runtime.Object, error) { return r.scheme.New(kind) }}
 	return watch.NewStreamWatcher(events, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")), nil
 }
 
@@ -73,8 +69,6 @@ type decoder struct {
 	events *bufio.Scanner
 	// empty returns an object of the watched kind.
 	empty func() (runtime.Object, error)
-	// trim may be nil. Bookmarks are not trimmed: their annotations are the feed's.
-	trim func(client.Object)
 }
 
 // Close implements watch.Decoder.
@@ -104,11 +98,7 @@ func (d *decoder) Decode() (watch.EventType, runtime.Object, error) {
 		return "", nil, fmt.Errorf("decoding an event of the feed: %w", err)
 	}
 	switch read.Type {
-	case watch.Added, watch.Modified, watch.Deleted:
-		if read, ok := object.(client.Object); ok && d.trim != nil {
-			d.trim(read)
-		}
-	case watch.Bookmark, watch.Error:
+	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error:
 	default:
 		return "", nil, fmt.Errorf("decoding an event of the feed: unknown type %q", read.Type)
 	}

@@ -90,10 +90,6 @@ type Requeue struct {
 	Reason string
 }
 
-// Postpone decides the key again, with Input.InBackground, behind the keys that wait because an object
-// changed. Reason is logged.
-type Postpone struct{ Reason string }
-
 // RecordEvent records an event on the local object, unless it equals the last one.
 type RecordEvent struct {
 	// Type is EventWarning or EventNormal.
@@ -133,7 +129,6 @@ func (PatchLocal) action()       {}
 func (PatchLocalStatus) action() {}
 func (DeleteLocal) action()      {}
 func (Requeue) action()          {}
-func (Postpone) action()         {}
 func (RecordEvent) action()      {}
 func (Keep) action()             {}
 func (RefreshRemote) action()    {}

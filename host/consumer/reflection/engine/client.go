@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -57,29 +56,4 @@ func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMap
 		mapper.AddSpecific(gvk, resource, resource, scope)
 	}
 	return mapper, nil
-}
-
-// RemoteTrims returns [Kind].Trim of the provider's kinds that one definition reads. Definitions that read
-// the same kind may need different parts of it.
-func RemoteTrims(scheme *runtime.Scheme, definitions ...Definition) (map[schema.GroupVersionKind]func(client.Object), error) {
-	trims := map[schema.GroupVersionKind]func(client.Object){}
-	for _, definition := range definitions {
-		resource := definition.Resource()
-		kinds := []Kind{resource.Remote}
-		if resource.Dependent != nil {
-			kinds = append(kinds, *resource.Dependent)
-		}
-		for _, kind := range kinds {
-			gvk, err := apiutil.GVKForObject(kind.New(), scheme)
-			if err != nil {
-				return nil, fmt.Errorf("reading the kinds of the reflection: %w", err)
-			}
-			if _, isShared := trims[gvk]; isShared {
-				trims[gvk] = nil
-				continue
-			}
-			trims[gvk] = kind.Trim
-		}
-	}
-	return trims, nil
 }

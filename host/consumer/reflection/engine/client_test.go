@@ -47,37 +47,3 @@ func TestRESTMapperNeedsNoDiscovery(t *testing.T) {
 		assert.Equal(t, "namespace", string(mapping.Scope.Name()))
 	}
 }
-
-func TestAKindIsTrimmedEarlyIfOneDefinitionReadsIt(t *testing.T) {
-	scheme := newCluster(t).Scheme()
-	trims, err := RemoteTrims(scheme, trimmed{}, maps{})
-	require.NoError(t, err)
-	trim := trims[corev1.SchemeGroupVersion.WithKind("Secret")]
-	require.NotNil(t, trim)
-	secret := &corev1.Secret{Data: map[string][]byte{"a": nil}}
-	trim(secret)
-	assert.Empty(t, secret.Data)
-	assert.Nil(t, trims[corev1.SchemeGroupVersion.WithKind("ConfigMap")])
-
-	for name, definitions := range map[string][]Definition{"two": {trimmed{}, trimmed{}}, "three": {trimmed{}, trimmed{}, trimmed{}}} {
-		trims, err := RemoteTrims(scheme, definitions...)
-		require.NoError(t, err)
-		assert.Nil(t, trims[corev1.SchemeGroupVersion.WithKind("Secret")], name)
-	}
-}
-
-// trimmed is a definition of Secrets without their data.
-type trimmed struct{ maps }
-
-func (trimmed) Resource() Resource {
-	kind := Kind{
-		New:     func() client.Object { return &corev1.Secret{} },
-		NewList: func() client.ObjectList { return &corev1.SecretList{} },
-		Trim: func(object client.Object) {
-			if secret, ok := object.(*corev1.Secret); ok {
-				secret.Data = nil
-			}
-		},
-	}
-	return Resource{Name: "trimmed", Local: kind, Remote: kind, Workers: 1}
-}

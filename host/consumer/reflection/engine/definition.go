@@ -194,9 +194,6 @@ type Input struct {
 	// Skipped is set when the reflection policy excludes Local, SkipAnnotated when it does so
 	// because of an annotation on Local.
 	Skipped, SkipAnnotated bool
-	// InBackground is set when the key had waited behind those of changed objects: after [Postpone], a
-	// change of the policies, or a resync.
-	InBackground bool
 }
 
 // MetadataFilter asks the policies which labels and annotations of a local object are

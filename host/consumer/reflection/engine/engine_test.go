@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -414,27 +413,6 @@ func TestPoliciesChangedDecidesAgain(t *testing.T) {
 	assert.Zero(t, remote.count("create ShadowPod"))
 	w.engine.PoliciesChanged()
 	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
-}
-
-func TestAPostponedDecisionIsMadeInTheBackground(t *testing.T) {
-	local, remote := mapped(t, localPod("shop", "web"))
-	var postponed, made atomic.Int32
-	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
-		if !in.InBackground {
-			postponed.Add(1)
-			return []Action{Postpone{}}, nil
-		}
-		made.Add(1)
-		return []Action{RecordEvent{Type: EventWarning, Reason: "Denied", Message: "no"}}, nil
-	}})
-	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
-	before := postponed.Load()
-	source, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
-	source.Annotations = map[string]string{"touched": "yes"}
-	require.NoError(t, local.Update(t.Context(), source))
-	require.Eventually(t, func() bool { return postponed.Load() > before && made.Load() > 1 }, soon, tick)
-	w.end()
-	assert.Len(t, w.journal.all(), 1, "a decision that is postponed does not end what the last event says")
 }
 
 func TestMemoryAndErrorsOfADefinition(t *testing.T) {

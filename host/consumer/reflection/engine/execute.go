@@ -41,7 +41,6 @@ type execution struct {
 	local       *store
 	remote      *selected
 	again       time.Duration
-	isPostponed bool
 	hasRecorded bool
 }
 
@@ -52,11 +51,8 @@ func (x *execution) run(ctx context.Context, actions []Action) (time.Duration, e
 	}
 	// While the remote object is being deleted, decisions only wait, and the reason of the last event lasts.
 	isEnding := x.in.Remote != nil && x.in.Remote.GetDeletionTimestamp() != nil
-	if !x.hasRecorded && !x.isPostponed && !isEnding {
+	if !x.hasRecorded && !isEnding {
 		x.states.update(x.in.Key, func(s *keyState) { s.lastEvent = 0 })
-	}
-	if x.isPostponed {
-		x.queue.AddTo(laneBackground, x.in.Key)
 	}
 	return x.again, nil
 }
@@ -81,9 +77,6 @@ func (x *execution) do(ctx context.Context, action Action) error {
 	case Requeue:
 		logr.FromContextOrDiscard(ctx).V(2).Info("Requeueing", "after", a.After, "reason", a.Reason)
 		x.requeueAfter(a.After)
-	case Postpone:
-		logr.FromContextOrDiscard(ctx).V(2).Info("Postponing", "reason", a.Reason)
-		x.isPostponed = true
 	case RecordEvent:
 		x.recordEvent(a)
 	case Remember:

@@ -45,13 +45,10 @@ func newQueue(name string, now func() time.Time) *queue {
 	}
 }
 
-// Add adds a key to laneRemote, also one that is handled now and was added to laneBackground.
-func (q *queue) Add(key Key) { q.AddTo(laneRemote, key) }
-
-// AddTo adds a key to a lane. A key that the embedded queue adds, after a time, is in laneRemote.
+// AddTo adds a key to a lane. Add without a lane adds it to laneRemote.
 func (q *queue) AddTo(in lane, key Key) {
 	q.lanes.hint(key, in)
-	q.TypedRateLimitingInterface.Add(key)
+	q.Add(key)
 }
 
 // Taken returns in which lane, and since when, a key waited that a worker has taken.

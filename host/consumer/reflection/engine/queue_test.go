@@ -115,25 +115,6 @@ func TestABurstDelaysNoLane(t *testing.T) {
 	}
 }
 
-func TestAChangeOfAKeyThatIsPostponedIsNot(t *testing.T) {
-	for name, add := range map[string]func(q *queue, key Key){
-		"changed before": func(q *queue, key Key) { q.Add(key); q.AddTo(laneBackground, key) },
-		"changed after":  func(q *queue, key Key) { q.AddTo(laneBackground, key); q.Add(key) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := newQueue("test", time.Now)
-			t.Cleanup(q.ShutDown)
-			q.Add(named("a"))
-			got, _ := q.Get()
-			q.Add(named("b"))
-			q.AddTo(laneBackground, named("c"))
-			add(q, got)
-			q.Done(got)
-			assert.Equal(t, []string{"b", "a", "c"}, drain(q))
-		})
-	}
-}
-
 func TestQueueAKeyIsHandledByOneWorkerAtATime(t *testing.T) {
 	q := newQueue("test", time.Now)
 	t.Cleanup(q.ShutDown)

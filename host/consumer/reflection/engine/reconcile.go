@@ -53,7 +53,7 @@ func (r *runner) work(ctx context.Context) bool {
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.resource.Name, "namespace", key.Namespace, "name", key.Name)
 	in, since := r.queue.Taken(key)
-	again, err := r.reconcileRecovering(logr.NewContext(ctx, log), key, in)
+	again, err := r.reconcileRecovering(logr.NewContext(ctx, log), key)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errStale):
@@ -75,7 +75,7 @@ func (r *runner) work(ctx context.Context) bool {
 
 // reconcileRecovering calls reconcile and turns a panic into an error, so that an object that
 // triggers a bug does not stop the reflection of the others.
-func (r *runner) reconcileRecovering(ctx context.Context, key Key, in lane) (again time.Duration, err error) {
+func (r *runner) reconcileRecovering(ctx context.Context, key Key) (again time.Duration, err error) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
@@ -89,11 +89,11 @@ func (r *runner) reconcileRecovering(ctx context.Context, key Key, in lane) (aga
 				r.engine.options.ProviderClusterID, cause),
 		})
 	}()
-	return r.reconcile(ctx, key, in)
+	return r.reconcile(ctx, key)
 }
 
-// reconcile observes, decides, and executes the decision about a key that waited in a lane.
-func (r *runner) reconcile(ctx context.Context, key Key, waited lane) (again time.Duration, err error) {
+// reconcile observes, decides, and executes the decision.
+func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, err error) {
 	ns, caches, settled := r.engine.lookUp(key.Namespace, r)
 	switch {
 	case ns == nil:
@@ -117,7 +117,6 @@ func (r *runner) reconcile(ctx context.Context, key Key, waited lane) (again tim
 		}
 		return 0, nil
 	}
-	in.InBackground = waited == laneBackground
 	actions, err := r.decide(ctx, in)
 	if err != nil {
 		return 0, err

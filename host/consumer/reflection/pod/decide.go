@@ -52,7 +52,6 @@ const (
 	waitPolicy            = "Policy"
 	waitMetadataConflict  = "MetadataConflict"
 	waitRefusedChange     = "RefusedChange"
-	waitOtherPods         = "OtherPods"
 )
 
 // observation is one pod as observed in both clusters.

@@ -88,35 +88,6 @@ func TestDecisionsOfSpecAndMetadata(t *testing.T) {
 	}
 }
 
-func TestAfterAStartTheStatusComesBeforeThePolicies(t *testing.T) {
-	asked := false
-	d := definition(&policies{answer: func(in chain.Input) (*chain.Result, error) {
-		asked = true
-		return &chain.Result{Object: in.Object}, nil
-	}})
-	in := input(localPod(label("team", "blue")), shadowPod(), remotePod(running))
-	in.InBackground = false
-	actions, err := decide(t.Context(), d, in)
-	require.NoError(t, err)
-	assert.Equal(t, "status Running, postpone OtherPods", summary(actions))
-	assert.False(t, asked)
-
-	in = remember(in, actions)
-	in.InBackground = true
-	actions, err = decide(t.Context(), d, in)
-	require.NoError(t, err)
-	assert.Equal(t, "status Running, patch +team", summary(actions))
-	assert.True(t, asked)
-
-	// Once they were asked, a change of the labels does not wait.
-	in = remember(in, actions)
-	in.InBackground = false
-	in.Local = localPod(label("team", "red"))
-	actions, err = decide(t.Context(), d, in)
-	require.NoError(t, err)
-	assert.Equal(t, "status Running, patch +team", summary(actions))
-}
-
 func TestRemovedDecisionsAreNotAConflict(t *testing.T) {
 	d := definition(filters(t, "v1", "team"))
 	in := input(localPod(label("team", "blue")), shadowPod(), nil)

@@ -162,7 +162,7 @@ func shadowAnnotation(key, value string) shadowOption {
 
 func input(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) engine.Input {
 	in := engine.Input{
-		Key: engine.Key{Namespace: "shop", Name: "web"}, InBackground: true,
+		Key: engine.Key{Namespace: "shop", Name: "web"},
 		Facts: engine.Facts{
 			HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node", NodeIP: "10.9.9.9",
 			RemoteNamespace: "shop-rome", Now: now,
@@ -226,8 +226,6 @@ func summary(actions []engine.Action) string {
 			out = append(out, "event "+a.Reason)
 		case engine.Requeue:
 			out = append(out, "wait "+a.Reason)
-		case engine.Postpone:
-			out = append(out, "postpone "+a.Reason)
 		case engine.Keep:
 			out = append(out, "keep "+a.Reason)
 		case engine.RefreshRemote:

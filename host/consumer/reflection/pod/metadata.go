@@ -16,7 +16,7 @@ import (
 const metadataRetry = time.Minute
 
 // syncMetadata updates labels and annotations of the ShadowPod (rows 11 and 12). It evaluates
-// the policies only when their input has changed, or is not known after a start.
+// the policies only when their input has changed.
 func (d *Definition) syncMetadata(o observation) []engine.Action {
 	switch {
 	case !o.hasLiveShadowPod():
@@ -27,10 +27,6 @@ func (d *Definition) syncMetadata(o observation) []engine.Action {
 	events, isSending := d.syncSpec(o)
 	if isSending {
 		return events
-	}
-	if o.memory.sourceHash == 0 && !o.in.InBackground {
-		// After a start, the status of other pods comes before the policies for this one.
-		return append(events, engine.Postpone{Reason: waitOtherPods})
 	}
 	sourceHash := d.hashSource(o)
 	if o.memory.sourceHash == sourceHash {
