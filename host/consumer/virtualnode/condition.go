@@ -145,7 +145,7 @@ func clusterChanges() predicate.Predicate {
 // requestsForNode returns requests for the VirtualNodes with the name of a Node.
 func (r *Reconciler) requestsForNode(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.Client.List(ctx, list, readOnly); err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil

@@ -55,7 +55,7 @@ func (r *Reconciler) followImage(ctx context.Context, vn *offloadingv1beta1.Virt
 // requestsForOptions returns requests for the VirtualNodes of a VkOptionsTemplate.
 func (r *Reconciler) requestsForOptions(ctx context.Context, options client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.Client.List(ctx, list, readOnly); err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil

@@ -185,7 +185,7 @@ func (r *Reconciler) isBound(ctx context.Context, vn *offloadingv1beta1.VirtualN
 func (r *Reconciler) ownsNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	// A VirtualNode that is not in the cache yet has not been reconciled and owns nothing.
 	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.Client.List(ctx, list, readOnly); err != nil {
 		return false, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
 	hasSameName := func(other offloadingv1beta1.VirtualNode) bool {

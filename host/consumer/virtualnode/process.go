@@ -286,7 +286,7 @@ func (r *Reconciler) unusedProcesses(ctx context.Context, reader client.Reader, 
 		return nil, nil
 	}
 	virtualNodes := &offloadingv1beta1.VirtualNodeList{}
-	if err := reader.List(ctx, virtualNodes, client.InNamespace(namespace)); err != nil {
+	if err := reader.List(ctx, virtualNodes, readOnly, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
 	unused := slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool {

@@ -45,6 +45,10 @@ const (
 	drainPoll = time.Second
 )
 
+// readOnly lists VirtualNodes as they are in the cache, to look something up. Each has a pod template, and
+// when the Deployment of a shared process changes, each VirtualNode of it would copy all others.
+const readOnly = client.UnsafeDisableDeepCopy
+
 // Reconciler runs virtual kubelets.
 type Reconciler struct {
 	// Client reads from the manager's cache.
@@ -123,7 +127,7 @@ func (r *Reconciler) requestsForDeployment(ctx context.Context, obj client.Objec
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
 	}
 	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace())); err != nil {
+	if err := r.Client.List(ctx, list, readOnly, client.InNamespace(obj.GetNamespace())); err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil
@@ -141,7 +145,7 @@ func (r *Reconciler) requestsForDeployment(ctx context.Context, obj client.Objec
 // kubeconfig.
 func (r *Reconciler) requestsForKubeconfig(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace())); err != nil {
+	if err := r.Client.List(ctx, list, readOnly, client.InNamespace(obj.GetNamespace())); err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil
@@ -158,7 +162,7 @@ func (r *Reconciler) requestsForKubeconfig(ctx context.Context, obj client.Objec
 // requestsForCluster returns requests for the VirtualNodes of the cluster of an object.
 func (r *Reconciler) requestsForCluster(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.Client.List(ctx, list, readOnly); err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil
