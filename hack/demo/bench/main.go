@@ -299,13 +299,19 @@ func (b *bench) testbedMeasures(ctx context.Context, o options, dir string, stre
 	return nil
 }
 
-// load runs the loads, those of each run one after the other.
-func (b *bench) load(ctx context.Context, streams, bursts bool) error {
+// awaitIdle waits until a fresh installation is idle: the built-in policies have left memory, and what only
+// the start needed is returned.
+func (b *bench) awaitIdle(ctx context.Context) error {
 	settle := policiesSettle
 	if b.quick {
 		settle /= 5
 	}
-	if err := pause(ctx, settle); err != nil {
+	return pause(ctx, settle)
+}
+
+// load runs the loads, those of each run one after the other.
+func (b *bench) load(ctx context.Context, streams, bursts bool) error {
+	if err := b.awaitIdle(ctx); err != nil {
 		return err
 	}
 	if err := errors.Join(b.memoryIdle(), b.profile(ctx, "heap", "memory-idle")); err != nil {

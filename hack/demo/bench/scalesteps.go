@@ -43,7 +43,7 @@ func (s *scale) createVirtualNodes(ctx context.Context) error {
 		return err
 	}
 	s.record.add(figure("scale/virtual-nodes-ready", "s", time.Since(began).Seconds(), "from ResourceSlices to Nodes that are ready; "+s.note()))
-	if err := pause(ctx, idleSettle); err != nil {
+	if err := s.awaitIdle(ctx); err != nil {
 		return err
 	}
 	idle, err := s.memory()
@@ -385,6 +385,11 @@ func (s *scale) restart(ctx context.Context, name, mark string, most goal) error
 	s.logf("scale: settled after %.1f s", settled.Sub(began).Seconds())
 	s.record.add(figure(name, "s", settled.Sub(began).Seconds(),
 		fmt.Sprintf("from the kill of all virtual kubelets until %d changed ConfigMaps and %d changed remote pods are reflected; the median of all restarts of one installation; ", samples, samples)+s.note()).bounded(most))
+	used, err := s.memory()
+	if err != nil {
+		return err
+	}
+	s.record.add(figure(name+"-peak", mib, used.peak, "largest resident memory of the virtual kubelets until then; "+s.note()))
 	return nil
 }
 
