@@ -104,6 +104,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
+	if o.other != "" && !o.scale {
+		return errors.New("-compare compares restarts, which only -scale measures: add -scale")
+	}
 	begin := time.Now()
 	b := &bench{
 		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), pairs: o.native, quick: o.quick, only: only, profiles: o.profiles,
@@ -182,9 +185,9 @@ func (o *options) command() string {
 	}
 	if o.scale {
 		command += fmt.Sprintf("%s -shared=%t -feed=%t", scaleFlag, o.shared, o.feed)
-	}
-	if o.other != "" {
-		command += " -compare " + o.other
+		if o.other != "" {
+			command += " -compare " + o.other
+		}
 	}
 	if o.tenants {
 		command += tenantsFlag

@@ -55,11 +55,11 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, scalePatience, fmt.Errorf("not done after %s", scalePatience))
 	defer cancel()
-	turns, err := newComparison(o, dir)
+	compared, err := newComparison(o, filepath.Join(dir, "servers"))
 	if err != nil {
 		return err
 	}
-	o.longshore = turns.link
+	o.longshore = compared.link
 	b.testbed, err = startTestbed(ctx, testbedOptions{
 		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, separate: true, logf: b.logf,
 		change: func(cluster string, values map[string]any) {
@@ -73,7 +73,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
-	s := &scale{bench: b, sizes: sizes, shared: o.shared, turns: turns}
+	s := &scale{bench: b, sizes: sizes, shared: o.shared, compared: compared}
 	for _, step := range []func(context.Context) error{
 		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.liftedBurst, s.shippedBurst, s.quietMinute, s.restarts,
 	} {
@@ -92,14 +92,18 @@ type scale struct {
 	shared bool
 	// namespaces are those that are offloaded.
 	namespaces []string
-	turns      *comparison
+	compared   *comparison
 }
 
 // comparison is the server of a measurement and one that it is compared with. Processes run what link is a link
 // to when they start.
 type comparison struct{ link, server, other string }
 
+// newComparison returns the servers of the options. dir is the folder of the link.
 func newComparison(o options, dir string) (*comparison, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder of the servers: %w", err)
+	}
 	server, err := filepath.Abs(o.longshore)
 	if err != nil {
 		return nil, fmt.Errorf("finding -longshore: %w", err)

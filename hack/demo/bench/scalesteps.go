@@ -318,7 +318,7 @@ func (s *scale) restarts(ctx context.Context) error {
 			}
 		}
 		err := s.restart(ctx, "scale/restart-settled", fmt.Sprintf("BenchRestart%d", i), s.within(restartGoal))
-		if err == nil && s.turns.other != "" {
+		if err == nil && s.compared.other != "" {
 			err = s.restartOther(ctx, fmt.Sprintf("BenchOther%d", i))
 		}
 		if err != nil {
@@ -333,11 +333,11 @@ func (s *scale) restartOther(ctx context.Context, mark string) error {
 	if err := pause(ctx, restAfterLoad); err != nil {
 		return err
 	}
-	if err := relink(s.turns.link, s.turns.other); err != nil {
+	if err := relink(s.compared.link, s.compared.other); err != nil {
 		return err
 	}
 	err := s.restart(ctx, "scale/restart-settled-compared", mark, goal{})
-	return errors.Join(err, relink(s.turns.link, s.turns.server))
+	return errors.Join(err, relink(s.compared.link, s.compared.server))
 }
 
 // restart kills the virtual kubelets, changes ConfigMaps and pods meanwhile, and measures how long
