@@ -29,7 +29,7 @@ var (
 )
 
 const (
-	scalePatience = 35 * time.Minute
+	scalePatience = 45 * time.Minute
 	// scaleNodes are the provider's nodes, with podsPerNode pods each.
 	scaleNodes   = 8
 	streamPeriod = 50 * time.Millisecond

@@ -27,6 +27,9 @@ const (
 	scalePrefix = "scale-"
 	// scaleRequests is how many requests this client has under way.
 	scaleRequests = 16
+
+	restartNote = "from the kill of all virtual kubelets until the ConfigMaps and remote pods that changed meanwhile are reflected; " +
+		"the median of all restarts of one installation; "
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -306,91 +309,103 @@ func (s *scale) quietMinute(ctx context.Context) error {
 	return nil
 }
 
-// restarts kills the virtual kubelets again and again.
+// restarts kills the virtual kubelets again and again, each time beside a plain client that reads the same.
 func (s *scale) restarts(ctx context.Context) error {
+	const name = "scale/restart-settled"
 	for i := range restarts {
 		if s.quick && i > 0 {
 			return nil
 		}
-		if i > 0 {
-			if err := pause(ctx, restAfterLoad); err != nil {
-				return err
-			}
-		}
-		err := s.restart(ctx, "scale/restart-settled", fmt.Sprintf("BenchRestart%d", i), s.within(restartGoal))
-		if err == nil && s.compared.other != "" {
-			err = s.restartOther(ctx, fmt.Sprintf("BenchOther%d", i))
-		}
+		settled, err := s.restart(ctx, name, fmt.Sprintf("BenchRestart%d", i))
 		if err != nil {
+			return err
+		}
+		if err := pause(ctx, restAfterLoad); err != nil {
+			return err
+		}
+		read, err := s.reading(ctx)
+		if err != nil {
+			return err
+		}
+		s.logf("scale: a plain client read the same in %.1f s", read)
+		s.record.add(compare(name, "s", settled, read, s.within(restartGoal), restartNote+readingNote+"; "+s.note()))
+		if err := pause(ctx, restAfterLoad); err != nil {
+			return err
+		}
+		if err := s.restartOther(ctx, fmt.Sprintf("BenchOther%d", i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restartOther measures a restart of the server to compare with. The next start is of the measured one again.
+// restartOther measures a restart of the server to compare with, if there is one. The next start is of the
+// measured one again.
 func (s *scale) restartOther(ctx context.Context, mark string) error {
-	if err := pause(ctx, restAfterLoad); err != nil {
-		return err
+	if s.compared.other == "" {
+		return nil
 	}
 	if err := relink(s.compared.link, s.compared.other); err != nil {
 		return err
 	}
-	err := s.restart(ctx, "scale/restart-settled-compared", mark, goal{})
-	return errors.Join(err, relink(s.compared.link, s.compared.server))
+	const name = "scale/restart-settled-compared"
+	settled, err := s.restart(ctx, name, mark)
+	if err := errors.Join(err, relink(s.compared.link, s.compared.server)); err != nil {
+		return err
+	}
+	s.record.add(figure(name, "s", settled, restartNote+s.note()))
+	return pause(ctx, restAfterLoad)
 }
 
 // restart kills the virtual kubelets, changes ConfigMaps and pods meanwhile, and measures how long
-// it takes until all changes have arrived. mark tells them from those of another restart.
-func (s *scale) restart(ctx context.Context, name, mark string, most goal) error {
+// it takes until all changes have arrived, in seconds. mark tells them from those of another restart.
+func (s *scale) restart(ctx context.Context, name, mark string) (seconds float64, err error) {
 	samples := min(restartSamples, s.sizes.flips, len(s.namespaces))
 	s.logf("scale: every virtual kubelet is killed; %d ConfigMaps and %d remote pods change meanwhile", samples, samples)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	sent, err := s.testbed.milan.watchConfigMaps(watching, mark)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	reported, err := s.testbed.rome.watchUnready(watching, mark)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	began := time.Now()
 	if err := killVirtualKubelets(); err != nil {
-		return err
+		return 0, err
 	}
 	for i := range samples {
 		namespace := s.namespaces[i*len(s.namespaces)/samples]
 		name := fmt.Sprintf("%s%05d", scalePrefix, i*len(s.namespaces)/samples)
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, revisionAnnotation, mark)
 		if _, err := s.testbed.rome.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("changing ConfigMap %s/%s: %w", namespace, name, err)
+			return 0, fmt.Errorf("changing ConfigMap %s/%s: %w", namespace, name, err)
 		}
 	}
 	if err := s.makeUnready(ctx, samples, unreadiness{shippedBurst.name + "-", mark, 0}, func(string, time.Time) {}); err != nil {
-		return err
+		return 0, err
 	}
 	configs, err := sent.wait(ctx, samples)
 	if err != nil {
-		return fmt.Errorf("waiting for changed ConfigMaps after the restart: %w", err)
+		return 0, fmt.Errorf("waiting for changed ConfigMaps after the restart: %w", err)
 	}
 	pods, err := reported.wait(ctx, samples)
 	if err != nil {
-		return fmt.Errorf("waiting for changed pods after the restart: %w", err)
+		return 0, fmt.Errorf("waiting for changed pods after the restart: %w", err)
 	}
 	settled := configs
 	if pods.After(settled) {
 		settled = pods
 	}
 	s.logf("scale: settled after %.1f s", settled.Sub(began).Seconds())
-	s.record.add(figure(name, "s", settled.Sub(began).Seconds(),
-		fmt.Sprintf("from the kill of all virtual kubelets until %d changed ConfigMaps and %d changed remote pods are reflected; the median of all restarts of one installation; ", samples, samples)+s.note()).bounded(most))
 	used, err := s.memory()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	s.record.add(figure(name+"-peak", mib, used.peak, "largest resident memory of the virtual kubelets until then; "+s.note()))
-	return nil
+	return settled.Sub(began).Seconds(), nil
 }
 
 // killVirtualKubelets kills the virtual kubelets that this process has started.
