@@ -40,12 +40,7 @@ func TestTheFingerprintIsThatOfThePoliciesThatDecide(t *testing.T) {
 		seen[now] = change.what
 	}
 
-	r.edit("a", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.FailurePolicy = policyv1alpha1.FailurePolicyLastGood })
-	r.mustPass()
-	assert.Empty(t, r.source.Fingerprint(), "a version is good once it has answered")
-	r.edit("a", func(p *policyv1alpha1.OffloadingPolicy) {
-		p.Spec.FailurePolicy, p.Spec.Mode = policyv1alpha1.FailurePolicyFail, policyv1alpha1.ModeShadow
-	})
+	r.edit("a", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeShadow })
 	r.mustPass()
 	assert.Empty(t, r.source.Fingerprint(), "a policy in mode Shadow reports about all objects")
 	require.NoError(t, r.client.Delete(t.Context(), r.get("a")))

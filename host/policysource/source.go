@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -156,22 +157,19 @@ func (s *Source) Ready() error {
 }
 
 // Fingerprint identifies the policies that decide, in each process alike: it changes with each OffloadingPolicy
-// and with each module. It is "" until the chains have the policies of the cluster, and while a policy must be
-// asked about each object again after a start: one in mode Shadow, to report what it would change, and one with
-// the failure policy LastGood, because a version is good once it has answered.
+// and with each module. It is "" until the chains have the policies of the cluster, and while one is in mode
+// Shadow: that one is asked about each object again after a start, to report what it would change.
 func (s *Source) Fingerprint() string {
 	if !s.ready.Load() {
 		return ""
 	}
 	text := []byte(s.options.BuiltIn.Digest())
-	for _, o := range *s.planned.Load() { // eldest policy first
-		switch {
-		case o.Bound == nil:
-		case o.Bound.Shadow, o.Policy.Spec.FailurePolicy == policyv1alpha1.FailurePolicyLastGood:
+	bound := s.bound()
+	for _, name := range slices.Sorted(maps.Keys(bound)) {
+		if bound[name].Shadow {
 			return ""
-		default:
-			text = fmt.Appendf(text, " %q %q", o.Policy.Name, o.Bound.Version)
 		}
+		text = fmt.Appendf(text, " %q %q", name, bound[name].Version)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -25,7 +25,7 @@ func hashLocal(o observation) uint64 {
 }
 
 // source identifies what labels and annotations are built from, in each process. It is "" if the policies
-// must be asked.
+// are not known: they are asked then.
 func (d *Definition) source(o observation) string {
 	if d.options.Policies == nil {
 		return ""
