@@ -13,11 +13,8 @@ package policysource
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -154,25 +151,6 @@ func (s *Source) Ready() error {
 		return chain.ErrNotLoaded
 	}
 	return nil
-}
-
-// Fingerprint identifies the policies that decide, in each process alike: it changes with each OffloadingPolicy
-// and with each module. It is "" until the chains have the policies of the cluster, and while one is in mode
-// Shadow: that one is asked about each object again after a start, to report what it would change.
-func (s *Source) Fingerprint() string {
-	if !s.ready.Load() {
-		return ""
-	}
-	text := []byte(s.options.BuiltIn.Digest())
-	bound := s.bound()
-	for _, name := range slices.Sorted(maps.Keys(bound)) {
-		if bound[name].Shadow {
-			return ""
-		}
-		text = fmt.Appendf(text, " %q %q", name, bound[name].Version)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 // OwnerReplaced makes the component report again: another object has the name of the owner of its

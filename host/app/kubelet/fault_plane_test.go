@@ -1,7 +1,6 @@
 package kubelet_test
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -69,10 +68,7 @@ func newFaults(t *testing.T) *faults {
 	f.mapNamespace()
 	home := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(home, kubeconfig(f.consumer, f.consumerProxy), 0o600))
-	f.options = childOptions{
-		Kubeconfig: home, NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestTimeout,
-		MetricsAddress: net.JoinHostPort(f.consumer.Address(), "8082"),
-	}
+	f.options = childOptions{Kubeconfig: home, NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestTimeout}
 	f.process = childprocess.Start(t, f.options)
 	return f
 }
@@ -239,7 +235,6 @@ func TestKilledVirtualKubeletsAndFailingRequests(t *testing.T) {
 		"killed between the creation of a ShadowPod and the first status": (*faults).testKilledBeforeStatus,
 		"killed during the deletion of a pod":                             (*faults).testKilledDuringDeletion,
 		"killed during an eviction":                                       (*faults).testKilledDuringEviction,
-		"killed while a pod runs":                                         (*faults).testKilledWhileRunning,
 		"requests without a response":                                     (*faults).testUnansweredRequests,
 		"a provider that responds with 429 after an outage":               (*faults).testBusyProvider,
 		"labels that change during an outage":                             (*faults).testLabelsDuringOutage,

@@ -1,10 +1,7 @@
 package kubelet_test
 
 import (
-	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -101,36 +98,4 @@ func (f *faults) testKilledDuringEviction(t *testing.T) {
 	assert.Equal(t, shadow.UID, f.awaitShadow("moves").UID)
 	assert.Equal(t, next.UID, f.awaitRemotePod(t, "moves", "").UID)
 	f.awaitExactly(t, "moves")
-}
-
-// testKilledWhileRunning kills the virtual kubelet of a pod that runs. The next one asks no policy about it:
-// the ShadowPod records that the answer would be the same.
-func (f *faults) testKilledWhileRunning(t *testing.T) {
-	stays := f.runPod(t, "stays")
-	asked := func() bool {
-		return strings.Contains(f.metrics(t), `longshore_policy_calls_total{extension_point="OffloadingPatch"`)
-	}
-	require.True(t, asked(), "this process has offloaded pods")
-	f.restart(t, func() {
-		ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}
-		remotePod := f.awaitRemotePod(t, "stays", "")
-		f.reportStatus(t, remotePod, corev1.PodSucceeded, map[string]corev1.ContainerState{remotePod.Spec.Containers[0].Name: ended})
-	})
-	f.awaitPhase(t, stays, corev1.PodSucceeded)
-	assert.False(t, asked(), "one decision writes the status, and compares labels and annotations")
-	f.runPod(t, "next")
-	assert.True(t, asked())
-}
-
-// metrics returns the metrics of the virtual kubelet.
-func (f *faults) metrics(t *testing.T) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/metrics", f.options.MetricsAddress), http.NoBody)
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return string(content)
 }

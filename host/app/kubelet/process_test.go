@@ -22,8 +22,6 @@ type childOptions struct {
 	// Identity and ListenPort are set for a second replica.
 	Identity   string
 	ListenPort int
-	// MetricsAddress is set for a process that serves metrics.
-	MetricsAddress string
 	// SharedProcess is set for a shared process.
 	SharedProcess string
 }
@@ -43,7 +41,6 @@ func runKubelet(ctx context.Context, options childOptions) error {
 	if options.Identity != "" {
 		o.Identity, o.ListenPort = options.Identity, options.ListenPort
 	}
-	o.MetricsEnabled, o.MetricsAddress = options.MetricsAddress != "", options.MetricsAddress
 	if options.SharedProcess != "" {
 		o.SharedProcess, o.NodeName, o.ForeignKubeconfigSecretName = options.SharedProcess, kubelet.DefaultOptions().NodeName, ""
 	}

@@ -225,7 +225,7 @@ func (v *virtualNode) definitions() []engine.Definition {
 	var definitions []engine.Definition
 	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
 		definitions = append(definitions, pod.New(pod.Options{
-			Origin: origin, Evaluator: v.policies, Policies: v.policies.Fingerprint, VirtualNode: v.facts.ForPods, APIServer: v.apiServer,
+			Origin: origin, Evaluator: v.policies, VirtualNode: v.facts.ForPods, APIServer: v.apiServer,
 			Workers: workers, DisableIPReflection: o.DisableIPReflection, MapIP: v.addressOfRemotePod,
 		}))
 	}

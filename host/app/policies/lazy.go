@@ -49,14 +49,6 @@ func (l *Lazy) Evaluate(ctx context.Context, in chain.Input) (*chain.Result, err
 	return nil, chain.ErrNotLoaded
 }
 
-// Fingerprint is [policysource.Source.Fingerprint]; "" until the policies are loaded.
-func (l *Lazy) Fingerprint() string {
-	if loaded := l.loaded.Load(); loaded != nil {
-		return loaded.source.Fingerprint()
-	}
-	return ""
-}
-
 // HasBindings reports whether a policy may be bound to an extension point; package view uses it.
 func (l *Lazy) HasBindings(point contract.Point) bool {
 	loaded := l.loaded.Load()

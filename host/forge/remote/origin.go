@@ -88,7 +88,7 @@ func ReservedKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.LocalPodLabel,
 		endpointSliceManagedByLabel, LocalPodUIDAnnotation, DecisionsAnnotation, policyv1alpha1.LocalGenerationAnnotation,
-		podupdate.SentAnnotation, podupdate.AppliedAnnotation, podupdate.GatesAnnotation, podupdate.MetadataAnnotation:
+		podupdate.SentAnnotation, podupdate.AppliedAnnotation, podupdate.GatesAnnotation:
 		return true
 	default:
 		return strings.HasPrefix(key, reservedPrefix)

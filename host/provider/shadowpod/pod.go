@@ -23,7 +23,6 @@ func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 		annotations = map[string]string{}
 	}
 	delete(annotations, podupdate.GatesAnnotation) // syncGates writes its content to the status
-	delete(annotations, podupdate.MetadataAnnotation)
 	annotations[podupdate.AppliedAnnotation] = podupdate.FieldsOf(&shadow.Spec.Pod).AtCreation().Encode()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

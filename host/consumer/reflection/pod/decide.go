@@ -68,7 +68,7 @@ type observation struct {
 }
 
 // memory is stored between decisions about one pod. When it is lost, the policies are
-// evaluated once more unless the ShadowPod records that they need not be, restarts are estimated, and a local pod that was deleted by force is
+// evaluated once more, restarts are estimated, and a local pod that was deleted by force is
 // not recognized as such.
 type memory struct {
 	// localUID is the local pod that everything else here belongs to.

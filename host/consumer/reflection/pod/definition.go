@@ -33,9 +33,6 @@ type Options struct {
 	Origin remote.Origin
 	// Evaluator runs the policies.
 	Evaluator view.Evaluator
-	// Policies identifies the policies that the Evaluator runs, in each process alike. With "", or nil, they
-	// are asked about each pod after a start.
-	Policies func() string
 	// VirtualNode returns the current offloadingPatch of the virtual node (nil when it has
 	// none) and the facts about it that policies read. After a change the caller calls
 	// PoliciesChanged of the engine.

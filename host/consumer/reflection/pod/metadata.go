@@ -29,10 +29,6 @@ func (d *Definition) syncMetadata(o observation) []engine.Action {
 		return events
 	}
 	sourceHash := d.hashSource(o)
-	if o.memory.sourceHash == 0 && d.isAsRecorded(o) {
-		o.memory.sourceHash, o.memory.metadataHash = sourceHash, hashMetadata(o.shadow.Labels, o.shadow.Annotations)
-		return append(append(events, keep(keepMetadataUpToDate)...), engine.Remember{Value: o.memory})
-	}
 	if o.memory.sourceHash == sourceHash {
 		if o.memory.metadataHash == hashMetadata(o.shadow.Labels, o.shadow.Annotations) {
 			return append(events, keep(keepMetadataUpToDate)...)
@@ -53,7 +49,6 @@ func (d *Definition) syncMetadata(o observation) []engine.Action {
 // updateMetadata patches labels and annotations to what the policies answer. sourceHash is the
 // hash of their input.
 func (d *Definition) updateMetadata(ctx context.Context, o observation, sourceHash uint64) []engine.Action {
-	asked := d.source(o)
 	desired, denied, err := d.forge(ctx, o, d.options.Origin)
 	switch {
 	case err != nil:
@@ -75,10 +70,6 @@ func (d *Definition) updateMetadata(ctx context.Context, o observation, sourceHa
 		Annotations: diffMetadata(o.shadow.Annotations, desired.shadow.Annotations),
 	}
 	recordDecisions(&patch, o.shadow.Annotations[remote.DecisionsAnnotation], desired)
-	// No request of its own: after a change of the policies that changes no pod, the next process asks them.
-	if text := d.textToRecord(o, asked, desired); text != "" && len(patch.Labels)+len(patch.Annotations) > 0 {
-		setAnnotation(&patch, podupdate.MetadataAnnotation, &text)
-	}
 	return o.patchMetadata(sourceHash, hashMetadata(desired.shadow.Labels, desired.shadow.Annotations), patch)
 }
 
@@ -89,18 +80,13 @@ func recordDecisions(patch *engine.PatchRemote, current string, desired *desired
 	if text == current {
 		return
 	}
-	value := &text
-	if text == "" {
-		value = nil
-	}
-	setAnnotation(patch, remote.DecisionsAnnotation, value)
-}
-
-func setAnnotation(patch *engine.PatchRemote, key string, value *string) {
 	if patch.Annotations == nil {
 		patch.Annotations = map[string]*string{}
 	}
-	patch.Annotations[key] = value
+	patch.Annotations[remote.DecisionsAnnotation] = nil
+	if text != "" {
+		patch.Annotations[remote.DecisionsAnnotation] = &text
+	}
 }
 
 // patchMetadata patches labels and annotations of the ShadowPod. The engine stops at the first
@@ -118,13 +104,18 @@ func (o *observation) patchMetadata(sourceHash, metadataHash uint64, patch engin
 	return append(actions, engine.Remember{Value: o.memory})
 }
 
+// hashSource hashes everything that labels and annotations are built from.
+func (d *Definition) hashSource(o observation) uint64 {
+	return hashMetadata(o.local.Labels, o.local.Annotations) ^ (o.in.Facts.PolicyRevision+1)*0x9e3779b97f4a7c15
+}
+
 // isIgnoredKey reports whether a key of an existing ShadowPod is not compared: the provider
-// adds it (T21), or it records decisions, which [recordDecisions] compares, the fields and
-// conditions that were sent, which [Definition.syncSpec] and [observation.sendGates] compare, or this hash.
+// adds it (T21), or it records decisions, which [recordDecisions] compares, or the fields and
+// conditions that were sent, which [Definition.syncSpec] and [observation.sendGates] compare.
 func isIgnoredKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation, podupdate.SentAnnotation,
-		podupdate.GatesAnnotation, podupdate.MetadataAnnotation:
+		podupdate.GatesAnnotation:
 		return true
 	default:
 		return false
@@ -153,17 +144,12 @@ func diffMetadata(current, desired map[string]string) map[string]*string {
 	return patch
 }
 
-// hashMetadata hashes the labels and annotations that are compared.
+// hashMetadata hashes labels and annotations, in any order.
 func hashMetadata(labels, annotations map[string]string) uint64 {
-	return hashEntries(labels, annotations, isIgnoredKey)
-}
-
-// hashEntries hashes labels and annotations, in any order.
-func hashEntries(labels, annotations map[string]string, isIgnored func(key string) bool) uint64 {
 	var sum uint64
 	for i, m := range []map[string]string{labels, annotations} {
 		for key, value := range m {
-			if isIgnored(key) {
+			if isIgnoredKey(key) {
 				continue
 			}
 			h := fnv.New64a()

@@ -66,7 +66,6 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 	if err != nil {
 		return nil, err
 	}
-	asked := d.source(o)
 	desired, denied, err := d.forge(ctx, o, origin)
 	if failure, ok := errors.AsType[*chain.PolicyError](err); ok && failure.Class != chain.Host {
 		return d.waitForPolicy(o, failure), nil
@@ -83,9 +82,6 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 	desired.shadow.Spec.Pod.EphemeralContainers = nil // a pod cannot be created with them
 	if gates := podupdate.EncodeGates(o.localGates()); gates != "" {
 		desired.shadow.Annotations[podupdate.GatesAnnotation] = gates
-	}
-	if text := d.textToRecord(o, asked, desired); text != "" {
-		desired.shadow.Annotations[podupdate.MetadataAnnotation] = text
 	}
 	o.memory.knowsGates = true
 	o.memory.sourceHash = d.hashSource(o)
