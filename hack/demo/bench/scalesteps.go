@@ -309,12 +309,17 @@ func (s *scale) quietMinute(ctx context.Context) error {
 	return nil
 }
 
-// restarts kills the virtual kubelets again and again, each time beside a plain client that reads the same.
+// restarts kills the virtual kubelets again and again, and reads the same objects with a plain client after each.
 func (s *scale) restarts(ctx context.Context) error {
 	const name = "scale/restart-settled"
 	for i := range restarts {
 		if s.quick && i > 0 {
 			return nil
+		}
+		if i > 0 {
+			if err := pause(ctx, restAfterLoad); err != nil {
+				return err
+			}
 		}
 		settled, err := s.restart(ctx, name, fmt.Sprintf("BenchRestart%d", i))
 		if err != nil {
@@ -329,8 +334,8 @@ func (s *scale) restarts(ctx context.Context) error {
 		}
 		s.logf("scale: a plain client read the same in %.1f s", read)
 		s.record.add(compare(name, "s", settled, read, s.within(restartGoal), restartNote+readingNote+"; "+s.note()))
-		if err := pause(ctx, restAfterLoad); err != nil {
-			return err
+		if s.compared.other == "" {
+			continue
 		}
 		if err := s.restartOther(ctx, fmt.Sprintf("BenchOther%d", i)); err != nil {
 			return err
@@ -339,11 +344,10 @@ func (s *scale) restarts(ctx context.Context) error {
 	return nil
 }
 
-// restartOther measures a restart of the server to compare with, if there is one. The next start is of the
-// measured one again.
+// restartOther measures a restart of the server to compare with. The next start is of the measured one again.
 func (s *scale) restartOther(ctx context.Context, mark string) error {
-	if s.compared.other == "" {
-		return nil
+	if err := pause(ctx, restAfterLoad); err != nil {
+		return err
 	}
 	if err := relink(s.compared.link, s.compared.other); err != nil {
 		return err
@@ -354,7 +358,7 @@ func (s *scale) restartOther(ctx context.Context, mark string) error {
 		return err
 	}
 	s.record.add(figure(name, "s", settled, restartNote+s.note()))
-	return pause(ctx, restAfterLoad)
+	return nil
 }
 
 // restart kills the virtual kubelets, changes ConfigMaps and pods meanwhile, and measures how long
