@@ -24,9 +24,9 @@ func Command(out io.Writer, getenv func(string) string) *cobra.Command {
 	var here, there cluster.Flags
 	command := &cobra.Command{
 		Use:   "explain KIND/NAME",
-		Short: "Show why a pod does not run, and which policies decided about an object",
+		Short: "Show whether a pod runs and why not, and which policies decided about an object",
 		Long: "Show which policies decided about an object, and what they wrote and dropped: by point, policy, module and digest, no values.\n" +
-			"For a pod that does not run, show the first thing that is wrong, from its scheduling to the provider's kubelet, and who can correct it.\n" +
+			"For a pod, show whether it runs, or else the first thing that is wrong, from its scheduling to the provider's kubelet, and who can correct it.\n" +
 			"It looks at the objects that the pod refers to, its containers, probes and readiness gates, and the newest warning, as far as you may read them.\n" +
 			"KIND is pod, shadowpod, configmap, secret or service. A pod in the consumer records its admission. Its remote object in the provider records\n" +
 			"what was decided on the way there; --remote-kubeconfig or --remote-context reads it as well. Of ConfigMaps and Secrets only metadata is read.\n" +

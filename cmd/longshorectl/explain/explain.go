@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -89,6 +90,9 @@ type Explanation struct {
 	// Diagnosis is the first thing that is wrong with a pod; nil if it runs, and for other
 	// kinds.
 	Diagnosis *planner.Diagnosis `json:"diagnosis,omitempty"`
+	// Phase and Node are those of a pod; empty for other kinds.
+	Phase corev1.PodPhase `json:"phase,omitempty"`
+	Node  string          `json:"node,omitempty"`
 }
 
 // Object is a local or a remote object.
@@ -157,6 +161,7 @@ func (e *Explanation) explainPod(ctx context.Context, here *cluster.Cluster, tar
 			e.Objects = append(e.Objects, Object{Remote: true, Kind: kinds[target.Kind].remote, Namespace: remoteNamespace, Name: target.Name, Problem: err.Error(), Decisions: []view.Entry{}})
 		}
 	}
+	e.Phase, e.Node = o.Pod.Status.Phase, o.Pod.Spec.NodeName
 	e.Diagnosis, err = diagnose(ctx, here, there, remoteNamespace, o)
 	return err
 }

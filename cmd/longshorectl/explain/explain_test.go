@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output/outputtest"
@@ -89,6 +90,25 @@ MetadataFilter  metadata  quiet                   nothing
 	require.NoError(t, explanation.text(&colored, output.Colored(true)))
 	assert.Contains(t, colored.String(), "\033[31mremove /metadata/labels[team]\033[0m", "what is gone is seen at once")
 	assert.Contains(t, colored.String(), "\033[1mPOINT\033[22m           \033[1mDECIDES", "colors do not shift columns")
+}
+
+func TestAPodThatRunsIsSaidToRun(t *testing.T) {
+	for name, tc := range map[string]struct {
+		explanation Explanation
+		want        string
+	}{
+		"a pod that runs":            {Explanation{Phase: corev1.PodRunning, Node: "milan"}, "Runs on node milan, and is ready.\n\n"},
+		"a pod that has ended":       {Explanation{Phase: corev1.PodSucceeded, Node: "milan"}, "Has ended with success on node milan.\n\n"},
+		"an object that is no pod":   {Explanation{}, ""},
+		"a node with a strange name": {Explanation{Phase: corev1.PodRunning, Node: "x\x1b[2J"}, "Runs on node x [2J, and is ready.\n\n"},
+		"a pod whose container ends": {Explanation{Phase: corev1.PodRunning, Diagnosis: &planner.Diagnosis{Who: "the user"}}, "Does not run at , : \nWho can correct it: the user\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			require.NoError(t, tc.explanation.text(&out, output.Colored(false)))
+			assert.Equal(t, tc.want, out.String())
+		})
+	}
 }
 
 func TestTheTableFitsATerminal(t *testing.T) {

@@ -5,18 +5,16 @@ import (
 	"io"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// text writes why a pod does not run, and a table for each object.
+// text writes whether a pod runs, and why not, and a table for each object.
 func (e *Explanation) text(w io.Writer, style output.Style) error {
-	if d := e.Diagnosis; d != nil {
-		const title = "Does not run"
-		text := output.Sprintf("%s at %s, %s: %s", title, string(d.Stage), d.Reason.Reason, d.Message)
-		text = strings.Join(output.Fold(text, 0, output.WidthOf(w)), "\n")
-		text = string(style.Bad(title)) + strings.TrimPrefix(text, title) + output.Sprintf("\nWho can correct it: %s\n\n", d.Who)
-		if _, err := io.WriteString(w, text); err != nil {
+	if answer := e.answer(style, output.WidthOf(w)); answer != "" {
+		if _, err := io.WriteString(w, answer+"\n\n"); err != nil {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
@@ -41,6 +39,23 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 		}
 	}
 	return nil
+}
+
+// answer says whether a pod runs; nothing for other kinds.
+func (e *Explanation) answer(style output.Style, width int) string {
+	d := e.Diagnosis
+	switch {
+	case d != nil:
+		const title = "Does not run"
+		text := output.Sprintf("%s at %s, %s: %s", title, string(d.Stage), d.Reason.Reason, d.Message)
+		text = strings.Join(output.Fold(text, 0, width), "\n")
+		return string(style.Bad(title)) + strings.TrimPrefix(text, title) + output.Sprintf("\nWho can correct it: %s", d.Who)
+	case e.Phase == corev1.PodSucceeded:
+		return string(style.Good("Has ended")) + output.Sprintf(" with success on node %s.", e.Node)
+	case e.Phase != "":
+		return string(style.Good("Runs")) + output.Sprintf(" on node %s, and is ready.", e.Node)
+	}
+	return ""
 }
 
 func (o *Object) table(w io.Writer, style output.Style) error {

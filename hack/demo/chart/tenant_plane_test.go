@@ -164,6 +164,7 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Run("it lifts no cordon", func(t *testing.T) { p.testCordon(t, control) })
 	t.Run("changed metadata is restored", p.testRestore)
 	t.Run("it gets no credentials with what belongs to others", p.testHandshakes)
+	t.Run("a slice that arrives after a cordon is cordoned", func(t *testing.T) { p.testCordonedArrival(t, control) })
 	t.Run("what it has ends with its Tenant", func(t *testing.T) { p.testWithdrawal(t, control, kubelet) })
 	t.Run("its certificates give no right while its Tenant is drained", func(t *testing.T) { p.testDrained(t, control, kubelet) })
 }
@@ -196,6 +197,41 @@ func (p *provider) testOrphans(t *testing.T, kubelet client.Client) {
 	created = shadowPod("orphan-deleted", nil)
 	require.NoError(t, kubelet.Create(t.Context(), created))
 	require.NoError(t, kubelet.Delete(t.Context(), created, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+}
+
+// testCordonedArrival has slices that arrive before and after their tenant is cordoned, as those of a
+// consumer whose Tenant was activated a moment before.
+func (p *provider) testCordonedArrival(t *testing.T, control client.Client) {
+	t.Helper()
+	tenant := p.acceptedTenant(t)
+	setCondition := func(condition authv1beta1.TenantCondition) {
+		require.NoError(t, p.admin.Patch(t.Context(), tenant.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"tenantCondition":%q}}`, condition))))
+	}
+	arrive := func(name string) *authv1beta1.ResourceSlice {
+		slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-rome", Name: name,
+			Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome"},
+		}}
+		require.NoError(t, control.Create(t.Context(), slice))
+		return slice
+	}
+	awaitMark := func(slice *authv1beta1.ResourceSlice, marked bool) {
+		planetest.Until(t, func(t planetest.T) bool {
+			require.NoError(t, p.admin.Get(t.Context(), client.ObjectKeyFromObject(slice), slice))
+			return authentication.IsCordonedBy(slice, authv1beta1.CordonTenantAnnotation) == marked
+		}, established, poll, "slice %s is cordoned with its tenant: %t", slice.Name, marked)
+	}
+	before := arrive("before-the-cordon")
+	setCondition(authv1beta1.TenantConditionCordoned)
+	awaitMark(before, true)
+	after := arrive("after-the-cordon")
+	awaitMark(after, true)
+	setCondition(authv1beta1.TenantConditionActive)
+	awaitMark(before, false)
+	awaitMark(after, false)
+	for _, slice := range []*authv1beta1.ResourceSlice{before, after} {
+		require.NoError(t, p.admin.Delete(t.Context(), slice))
+	}
 }
 
 // testCordon lets a consumer remove the cordons of its slice, at once and in several steps. What

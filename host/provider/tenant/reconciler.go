@@ -43,7 +43,7 @@ const actionAuthenticate = "Authenticate"
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status;renews/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=list;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide,verbs=bind
 type Reconciler struct {
@@ -59,6 +59,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	ofNamespace, ofCluster := handler.EnqueueRequestsFromMapFunc(r.tenantsOfNamespace), handler.EnqueueRequestsFromMapFunc(r.tenantsOfCluster)
 	loses := predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
+	arrives := predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
 	hasLabel := func(label string) builder.WatchesOption {
 		return builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			_, ok := object.GetLabels()[label]
@@ -71,6 +72,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
 		Watches(&corev1.Secret{}, ofNamespace, hasLabel(authentication.NonceLabel)).
 		Watches(&authv1beta1.Renew{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel)).
+		// What arrives after a cordon or a drain began is treated like what was there before. A change
+		// of annotations tells that the cache was behind when a cordon began or ended.
+		Watches(&authv1beta1.ResourceSlice{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel), builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
+		Watches(&offloadingv1beta1.NamespaceMap{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel), builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
 		Watches(&certificatesv1.CertificateSigningRequest{}, ofCluster, hasLabel(certificate.RequestLabel)).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
