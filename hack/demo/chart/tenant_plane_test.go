@@ -376,4 +376,11 @@ func (p *provider) testDrained(t *testing.T, control, kubelet client.Client) {
 		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 	}, 2*established, poll, "its namespace goes, and its pods")
 	testNoRights(t, control, kubelet)
+	// A request that was under way when the rights ended.
+	late := replicatedMap("rome", "rome", map[string]string{"late": "late-rome"})
+	require.NoError(t, p.admin.Create(t.Context(), late))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKeyFromObject(late), late)) &&
+			apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "late-rome"}, &corev1.Namespace{}))
+	}, 2*established, poll, "a mapping that arrives later goes as well")
 }
