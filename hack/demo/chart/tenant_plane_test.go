@@ -378,7 +378,7 @@ func (p *provider) testDrained(t *testing.T, control, kubelet client.Client) {
 	testNoRights(t, control, kubelet)
 	// A request that was under way when the rights ended.
 	late := replicatedMap("rome", "rome", map[string]string{"late": "late-rome"})
-	require.NoError(t, p.admin.Create(t.Context(), late))
+	require.Eventually(t, func() bool { return p.admin.Create(t.Context(), late.DeepCopy()) == nil }, 2*established, poll, "the previous mapping is gone")
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKeyFromObject(late), late)) &&
 			apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "late-rome"}, &corev1.Namespace{}))
