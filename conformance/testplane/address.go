@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // DefaultPort is the API server's port unless Options set another. Each cluster has its own
@@ -75,10 +76,18 @@ func (a *Address) Release() {
 	_ = a.held.Close()
 }
 
-// portFree returns an error if the port is in use.
+// portPatience is how long a port may be in use without a server: a process that is forked while
+// portFree listens holds the socket until it executes its program.
+const portPatience = time.Second
+
+// portFree returns an error if the port is in use, and stays so for portPatience.
 func portFree(ip string, port int) error {
 	endpoint := net.JoinHostPort(ip, strconv.Itoa(port))
 	listener, err := net.Listen("tcp", endpoint)
+	for began := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(began) < portPatience; {
+		time.Sleep(portPatience / 100)
+		listener, err = net.Listen("tcp", endpoint)
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("port conflict: another process serves on %s: stop it, or choose another address or port: %w", endpoint, err)
 	}
