@@ -72,8 +72,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
 		Watches(&corev1.Secret{}, ofNamespace, hasLabel(authentication.NonceLabel)).
 		Watches(&authv1beta1.Renew{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel)).
-		// What arrives after a cordon or a drain began is treated like what was there before. A change
-		// of annotations tells that the cache was behind when a cordon began or ended.
+		// Slices and maps that arrive after a cordon or a drain are treated like those before it. A slice
+		// whose annotations change is compared again: the cache may have been stale when a cordon ended.
 		Watches(&authv1beta1.ResourceSlice{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel), builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceMap{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel), builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
 		Watches(&certificatesv1.CertificateSigningRequest{}, ofCluster, hasLabel(certificate.RequestLabel)).
