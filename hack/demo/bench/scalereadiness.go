@@ -134,7 +134,7 @@ func (s *scale) flipReadiness(ctx context.Context, load burstLoad) error {
 		return err
 	}
 	sent := newSightings()
-	if err := s.makeUnready(ctx, count, unreadiness{"load-", load.reason, load.period}, sent.see); err != nil {
+	if err := s.makeUnready(ctx, count, unreadiness{loadName + "-", load.reason, load.period}, sent.see); err != nil {
 		return err
 	}
 	if _, err := local.wait(ctx, count); err != nil {

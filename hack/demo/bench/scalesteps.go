@@ -186,13 +186,16 @@ func (s *side) watchConfigMaps(ctx context.Context, revision string) (*sightings
 // revisionAnnotation tells changes of a ConfigMap apart.
 const revisionAnnotation = "bench.example.com/revision"
 
+// loadName is the prefix of the Deployments whose pods are the load of all measurements.
+const loadName = "load"
+
 // runPods creates a Deployment in each namespace and waits until all pods run.
 func (s *scale) runPods(ctx context.Context) error {
 	before, err := s.measured(ctx)
 	if err != nil {
 		return err
 	}
-	times, err := s.offload(ctx, "load", s.sizes.pods, s.namespaces)
+	times, err := s.offload(ctx, loadName, s.sizes.pods, s.namespaces)
 	if err != nil {
 		return err
 	}
@@ -388,7 +391,7 @@ func (s *scale) restart(ctx context.Context, name, mark string) (seconds float64
 			return 0, fmt.Errorf("changing ConfigMap %s/%s: %w", namespace, name, err)
 		}
 	}
-	if err := s.makeUnready(ctx, samples, unreadiness{shippedBurst.name + "-", mark, 0}, func(string, time.Time) {}); err != nil {
+	if err := s.makeUnready(ctx, samples, unreadiness{loadName + "-", mark, 0}, func(string, time.Time) {}); err != nil {
 		return 0, err
 	}
 	configs, err := sent.wait(ctx, samples)
