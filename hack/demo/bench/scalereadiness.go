@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,7 +135,11 @@ func (s *scale) flipReadiness(ctx context.Context, load burstLoad) error {
 		return err
 	}
 	sent := newSightings()
-	if err := s.makeUnready(ctx, count, unreadiness{loadName + "-", load.reason, load.period}, sent.see); err != nil {
+	pods, err := s.readyPods(ctx, count)
+	if err != nil {
+		return err
+	}
+	if err := s.makeUnready(ctx, pods, load.reason, load.period, sent.see); err != nil {
 		return err
 	}
 	if _, err := local.wait(ctx, count); err != nil {
@@ -154,40 +159,33 @@ func (s *scale) flipReadiness(ctx context.Context, load burstLoad) error {
 	return nil
 }
 
-// unreadiness says which pods become unready, and the time between two of them.
-type unreadiness struct {
-	prefix, reason string
-	period         time.Duration
-}
-
-// makeUnready makes random ready remote pods unready.
-func (s *scale) makeUnready(ctx context.Context, count int, of unreadiness, done func(string, time.Time)) error {
+// readyPods returns random remote pods of the load that are ready.
+func (s *scale) readyPods(ctx context.Context, count int) ([]corev1.Pod, error) {
 	pods, err := s.testbed.milan.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing remote pods: %w", err)
+		return nil, fmt.Errorf("listing remote pods: %w", err)
 	}
-	rand.Shuffle(len(pods.Items), func(i, j int) { pods.Items[i], pods.Items[j] = pods.Items[j], pods.Items[i] })
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if count == 0 {
-			return nil
-		}
-		if !strings.HasPrefix(pod.Name, of.prefix) || !podReady(pod) {
-			continue
-		}
-		count--
+	ready := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !strings.HasPrefix(pod.Name, loadName+"-") || !podReady(&pod) })
+	if len(ready) < count {
+		return nil, fmt.Errorf("%d remote pods of the load are ready, %d are needed", len(ready), count)
+	}
+	rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
+	return ready[:count], nil
+}
+
+// makeUnready makes remote pods unready for a reason, one after the other with a pause of period.
+func (s *scale) makeUnready(ctx context.Context, pods []corev1.Pod, reason string, period time.Duration, done func(string, time.Time)) error {
+	for i := range pods {
+		pod := &pods[i]
 		began := time.Now()
-		_, err := s.testbed.milan.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, unready(of.reason), metav1.PatchOptions{}, "status")
+		_, err := s.testbed.milan.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, unready(reason), metav1.PatchOptions{}, "status")
 		if err != nil {
 			return fmt.Errorf("making remote pod %s/%s unready: %w", pod.Namespace, pod.Name, err)
 		}
 		done(pod.Name, began)
-		if err := pause(ctx, of.period); err != nil {
+		if err := pause(ctx, period); err != nil {
 			return err
 		}
-	}
-	if count > 0 {
-		return fmt.Errorf("%d ready remote pods too few with the prefix %q", count, of.prefix)
 	}
 	return nil
 }

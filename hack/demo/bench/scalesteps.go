@@ -379,6 +379,11 @@ func (s *scale) restart(ctx context.Context, name, mark string) (seconds float64
 	if err != nil {
 		return 0, err
 	}
+	// The list of all pods comes before the restart, which would wait for the CPU time that it needs.
+	remotePods, err := s.readyPods(ctx, samples)
+	if err != nil {
+		return 0, err
+	}
 	began := time.Now()
 	if err := killVirtualKubelets(); err != nil {
 		return 0, err
@@ -391,7 +396,7 @@ func (s *scale) restart(ctx context.Context, name, mark string) (seconds float64
 			return 0, fmt.Errorf("changing ConfigMap %s/%s: %w", namespace, name, err)
 		}
 	}
-	if err := s.makeUnready(ctx, samples, unreadiness{loadName + "-", mark, 0}, func(string, time.Time) {}); err != nil {
+	if err := s.makeUnready(ctx, remotePods, mark, 0, func(string, time.Time) {}); err != nil {
 		return 0, err
 	}
 	configs, err := sent.wait(ctx, samples)
