@@ -379,7 +379,7 @@ func (s *scale) restart(ctx context.Context, name, mark string) (seconds float64
 	if err != nil {
 		return 0, err
 	}
-	// The list of all pods comes before the restart, which would wait for the CPU time that it needs.
+	// Listing all pods needs CPU time, so it is not part of the measured restart.
 	remotePods, err := s.readyPods(ctx, samples)
 	if err != nil {
 		return 0, err
