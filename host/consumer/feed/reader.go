@@ -22,26 +22,31 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
-// Reader opens watches of a feed. It knows the kind of all objects of a watch, so that it reads each event
+// Reader opens watches of a feed. Those of the kinds of Kubernetes are in Protocol Buffers, if the feed has them.
+// Those of custom resources are JSON: it knows the kind of all objects of a watch, so that it reads each event
 // once; the decoders of client-go read one three times, first for its type, then for its kind.
 type Reader struct {
-	http   rest.Interface
-	scheme *runtime.Scheme
+	json, builtIn rest.Interface
+	scheme        *runtime.Scheme
 }
 
 // NewReader returns a Reader of the provider's feed, for the kinds of a scheme.
 func NewReader(config *rest.Config, scheme *runtime.Scheme) (*Reader, error) {
-	http, err := unversioned(config)
+	json, err := unversioned(config, runtime.ContentTypeJSON)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{http, scheme}, nil
+	builtIn, err := unversioned(config, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{json, builtIn, scheme}, nil
 }
 
-func unversioned(config *rest.Config) (rest.Interface, error) {
+func unversioned(config *rest.Config, accepted string) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, accepted
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the feed: %w", err)
@@ -54,12 +59,22 @@ func (r *Reader) watch(ctx context.Context, kind schema.GroupVersionKind, option
 	resource, _ := feed.ResourceOf(kind)
 	watching := *options
 	watching.Watch = true
-	body, err := r.http.Get().AbsPath(feed.Path, resource).
-		SpecificallyVersionedParams(&watching, clientgoscheme.ParameterCodec, corev1.SchemeGroupVersion).Stream(ctx)
+	begin := func(client rest.Interface) *rest.Request {
+		return client.Get().AbsPath(feed.Path, resource).
+			SpecificallyVersionedParams(&watching, clientgoscheme.ParameterCodec, corev1.SchemeGroupVersion)
+	}
+	if clientgoscheme.Scheme.Recognizes(kind) {
+		w, err := begin(r.builtIn).Watch(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("watching the feed: %w", err)
+		}
+		return w, nil
+	}
+	body, err := begin(r.json).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watching the feed: %w", err)
 	}
-	events := &decoder{body: body, events: feed.Events(body), empty: func() (runtime.Object, error) { return r.scheme.New(kind) }}
+	events := &decoder{body: body, events: feed.JSON.Events(body), empty: func() (runtime.Object, error) { return r.scheme.New(kind) }}
 	return watch.NewStreamWatcher(events, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")), nil
 }
 

@@ -6,8 +6,6 @@
 package feed
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -74,23 +72,6 @@ func CollectionOf(resource string) (string, bool) {
 	default:
 		return "/apis/" + kind.Group + "/" + kind.Version + "/" + resource, true
 	}
-}
-
-// Bookmark returns the watch event that lists the namespaces whose events follow a resource version.
-func Bookmark(resource, version string, namespaces []string) ([]byte, error) {
-	kind := gvkOf[resource]
-	object := metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind},
-		ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: version,
-			Annotations:     map[string]string{NamespacesAnnotation: strings.Join(slices.Sorted(slices.Values(namespaces)), ",")},
-		},
-	}
-	raw, err := json.Marshal(map[string]any{"type": "BOOKMARK", "object": object})
-	if err != nil {
-		return nil, fmt.Errorf("encoding a bookmark: %w", err)
-	}
-	return raw, nil
 }
 
 // Namespaces returns the namespaces of a bookmark. ok is false for other bookmarks.

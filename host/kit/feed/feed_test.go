@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,23 +26,11 @@ func TestEachResourceHasAKindAndACollection(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestABookmarkListsNamespaces(t *testing.T) {
-	for name, namespaces := range map[string][]string{"two namespaces": {"one", "two"}, "no namespace": nil} {
-		t.Run(name, func(t *testing.T) {
-			raw, err := Bookmark("pods", "12", namespaces)
-			require.NoError(t, err)
-			var e struct {
-				Type   string
-				Object corev1.Pod
-			}
-			require.NoError(t, json.Unmarshal(raw, &e))
-			assert.Equal(t, "BOOKMARK", e.Type)
-			assert.Equal(t, "12", e.Object.ResourceVersion)
-			assert.Equal(t, "Pod", e.Object.Kind)
-			got, ok := Namespaces(&e.Object)
-			assert.True(t, ok)
-			assert.Equal(t, namespaces, got)
-		})
+func TestNamespacesOfABookmark(t *testing.T) {
+	for value, want := range map[string][]string{"one,two": {"one", "two"}, "": nil} {
+		namespaces, ok := Namespaces(&metav1.ObjectMeta{Annotations: map[string]string{NamespacesAnnotation: value}})
+		assert.True(t, ok)
+		assert.Equal(t, want, namespaces)
 	}
 	_, ok := Namespaces(&metav1.ObjectMeta{})
 	assert.False(t, ok, "a bookmark of the API server")

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
 // BenchmarkEventOfAnotherConsumer measures what the feed does for each consumer with an event about
@@ -29,7 +31,7 @@ func BenchmarkEventOfAnotherConsumer(b *testing.B) {
 	b.ResetTimer()
 	go func() {
 		defer close(events)
-		receive(b.Context(), body, events)
+		receive(b.Context(), feed.JSON, body, events)
 	}()
 	read := 0
 	for e := range events {

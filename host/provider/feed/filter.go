@@ -3,15 +3,22 @@ package feed
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
-// event is a watch event of the API server. raw is the event without managedFields that only say who
-// updated the object.
+// event is a watch event of the API server. raw is what the caller gets: the event without managedFields that
+// only say who updated the object, with what separates it from others.
 type event struct {
 	kind               watch.EventType
 	namespace, version string
@@ -22,9 +29,58 @@ type event struct {
 
 var errMalformed = errors.New("a watch event is not a JSON object with a type")
 
-// parse reads what the filter needs of a watch event. It keeps no reference to raw. A library reads it that
-// finds values without decoding: after a restart, a virtual kubelet reads all objects through the feed.
-func parse(raw []byte) (event, error) {
+// parse reads what the filter needs of a watch event. It keeps no reference to raw.
+func parse(encoding feed.Encoding, raw []byte) (event, error) {
+	if encoding == feed.Protobuf {
+		return parseProtobuf(raw)
+	}
+	return parseJSON(raw)
+}
+
+// parseProtobuf decodes the metadata of an object. All kinds of Kubernetes have them in their first field.
+func parseProtobuf(raw []byte) (event, error) {
+	var read metav1.WatchEvent
+	if err := read.Unmarshal(raw); err != nil {
+		return event{}, fmt.Errorf("decoding a watch event: %w", err)
+	}
+	e := event{kind: watch.EventType(read.Type)}
+	if e.kind == watch.Error { // Its object is a Status.
+		e.raw = feed.Protobuf.Separated(raw)
+		return e, nil
+	}
+	var object runtime.Unknown
+	if _, _, err := protobuf.NewSerializer(nil, nil).Decode(read.Object.Raw, nil, &object); err != nil {
+		return event{}, fmt.Errorf("decoding the object of a watch event: %w", err)
+	}
+	var partial metav1.PartialObjectMetadata
+	if err := partial.Unmarshal(object.Raw); err != nil {
+		return event{}, fmt.Errorf("decoding the metadata of a watch event: %w", err)
+	}
+	metadata := &partial.ObjectMeta
+	e.namespace, e.version = metadata.Namespace, metadata.ResourceVersion
+	e.endsInitial = e.kind == watch.Bookmark && metadata.Annotations[metav1.InitialEventsAnnotationKey] != ""
+	_, _, first := protowire.ConsumeField(object.Raw)
+	if first < 0 || len(metadata.ManagedFields) == 0 || slices.ContainsFunc(metadata.ManagedFields, isApplied) {
+		e.raw = feed.Protobuf.Separated(raw)
+		return e, nil
+	}
+	metadata.ManagedFields = nil
+	without, err := partial.Marshal()
+	if err != nil {
+		return event{}, fmt.Errorf("encoding the metadata of a watch event: %w", err)
+	}
+	object.Raw = append(without, object.Raw[first:]...)
+	e.raw, err = feed.ProtobufEvent(e.kind, &object)
+	return e, err
+}
+
+func isApplied(managed metav1.ManagedFieldsEntry) bool {
+	return managed.Operation == metav1.ManagedFieldsOperationApply
+}
+
+// parseJSON uses a library that finds values without decoding: after a restart, a virtual kubelet reads all
+// objects through the feed.
+func parseJSON(raw []byte) (event, error) {
 	if !gjson.ValidBytes(raw) {
 		return event{}, errMalformed
 	}
@@ -34,19 +90,20 @@ func parse(raw []byte) (event, error) {
 		return event{}, errMalformed
 	}
 	e := event{kind: watch.EventType(kind.String()), namespace: metadata.Get("namespace").String(), version: metadata.Get("resourceVersion").String()}
-	e.raw = cut(raw, read.Get("object.metadata.managedFields"))
+	before, after := cut(raw, read.Get("object.metadata.managedFields"))
+	e.raw = feed.JSON.Separated(before, after)
 	// Other bookmarks have no annotations.
 	e.endsInitial = e.kind == watch.Bookmark && bytes.Contains(raw, []byte(metav1.InitialEventsAnnotationKey))
 	return e, nil
 }
 
-// cut returns a copy of an event without its managedFields. They are up to half of a pod, and virtual
-// kubelets use only those of an apply: an object that has such is returned whole.
-func cut(raw []byte, managedFields gjson.Result) []byte {
+// cut returns an event without its managedFields, as what is before and after them. They are up to half of a pod,
+// and virtual kubelets use only those of an apply: an object that has such is returned whole.
+func cut(raw []byte, managedFields gjson.Result) (before, after []byte) {
 	const key = `"managedFields":`
 	start, end := managedFields.Index-len(key), managedFields.Index+len(managedFields.Raw)
 	if !managedFields.IsArray() || start < 0 || !bytes.HasPrefix(raw[start:], []byte(key)) || strings.Contains(managedFields.Raw, `"Apply"`) {
-		return bytes.Clone(raw)
+		return raw, nil
 	}
 	switch {
 	case raw[start-1] == ',':
@@ -54,8 +111,7 @@ func cut(raw []byte, managedFields gjson.Result) []byte {
 	case raw[end] == ',':
 		end++
 	}
-	without := make([]byte, 0, len(raw)+1)
-	return append(append(without, raw[:start]...), raw[end:]...)
+	return raw[:start], raw[end:]
 }
 
 // passes reports whether the caller gets an event. Events of an unknown type do not pass.

@@ -1,12 +1,19 @@
 package feed
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
 func TestPasses(t *testing.T) {
@@ -29,13 +36,13 @@ func TestPasses(t *testing.T) {
 		"no type":                       {`{}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := parse([]byte(test.raw))
+			e, err := parseJSON([]byte(test.raw))
 			require.NoError(t, err)
 			assert.Equal(t, test.want, passes(e, shows))
 		})
 	}
 	for _, raw := range []string{`{"type":1}`, `[]`, `{"type":"ADDED","object":{"metadata":{"namespace":"mine"}}`, ``} {
-		_, err := parse([]byte(raw))
+		_, err := parseJSON([]byte(raw))
 		assert.Error(t, err, raw)
 	}
 }
@@ -47,7 +54,7 @@ func TestTheEndOfTheInitialEvents(t *testing.T) {
 		`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}`: false,
 		`{"type":"ADDED",` + annotated:                                      false,
 	} {
-		e, err := parse([]byte(raw))
+		e, err := parseJSON([]byte(raw))
 		require.NoError(t, err)
 		assert.Equal(t, want, e.endsInitial, raw)
 	}
@@ -83,20 +90,81 @@ func TestObjectsHaveNoManagedFieldsOfUpdates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := parse([]byte(test.raw))
+			e, err := parseJSON([]byte(test.raw))
 			require.NoError(t, err)
-			assert.Equal(t, test.want, string(e.raw))
+			assert.Equal(t, test.want+"\n", string(e.raw))
 		})
 	}
 }
 
-// FuzzParse checks that an event means the same without managedFields.
-func FuzzParse(f *testing.F) {
+func TestParseProtobuf(t *testing.T) {
+	updated := metav1.ManagedFieldsEntry{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}
+	applied := metav1.ManagedFieldsEntry{Manager: "me", Operation: metav1.ManagedFieldsOperationApply}
+	pod := func(managed ...metav1.ManagedFieldsEntry) *corev1.Pod {
+		return &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "a", ResourceVersion: "7", Labels: map[string]string{"app": "web"}, ManagedFields: managed},
+			Spec:       corev1.PodSpec{NodeName: "worker", Containers: []corev1.Container{{Name: "c"}}},
+		}
+	}
+	ended := &corev1.Pod{TypeMeta: pod().TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, ListMeta: metav1.ListMeta{Continue: "mine"}, Reason: metav1.StatusReasonExpired, Code: 410}
+	for name, test := range map[string]struct {
+		kind   watch.EventType
+		object runtime.Object
+		want   event
+		sent   runtime.Object
+	}{
+		"an object":                         {watch.Added, pod(), event{namespace: "mine", version: "7"}, pod()},
+		"managed fields of updates":         {watch.Modified, pod(updated, updated), event{namespace: "mine", version: "7"}, pod()},
+		"managed fields of an apply":        {watch.Deleted, pod(updated, applied), event{namespace: "mine", version: "7"}, pod(updated, applied)},
+		"the end of the initial events":     {watch.Bookmark, ended, event{version: "9", endsInitial: true}, ended},
+		"an object that has the annotation": {watch.Added, ended, event{version: "9"}, ended},
+		"an error, whose object is no pod":  {watch.Error, status, event{}, status},
+		"an event of an unknown type":       {watch.EventType("OTHER"), pod(), event{namespace: "mine", version: "7"}, pod()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			encoded, err := feed.ProtobufEvent(test.kind, test.object)
+			require.NoError(t, err)
+			received := feed.Protobuf.Events(bytes.NewReader(encoded))
+			require.True(t, received.Scan())
+			e, err := parse(feed.Protobuf, received.Bytes())
+			require.NoError(t, err)
+			want, err := feed.ProtobufEvent(test.kind, test.sent)
+			require.NoError(t, err)
+			assert.Equal(t, want, e.raw)
+			test.want.kind, test.want.raw = test.kind, want
+			assert.Equal(t, test.want, e)
+		})
+	}
+}
+
+// FuzzParseProtobuf checks that whatever is no event is refused.
+func FuzzParseProtobuf(f *testing.F) {
+	encoded, err := feed.ProtobufEvent(watch.Added, &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, 1)}})
+	require.NoError(f, err)
+	f.Add(encoded[4:])
+	f.Add([]byte(`{"type":"ADDED"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := parse(feed.Protobuf, raw)
+		if err != nil {
+			return
+		}
+		read := feed.Protobuf.Events(bytes.NewReader(e.raw))
+		require.True(t, read.Scan())
+		again, err := parse(feed.Protobuf, read.Bytes())
+		require.NoError(t, err)
+		assert.Equal(t, []string{string(e.kind), e.namespace, e.version}, []string{string(again.kind), again.namespace, again.version})
+	})
+}
+
+// FuzzParseJSON checks that an event means the same without managedFields.
+func FuzzParseJSON(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a","managedFields":[{"manager":"kubelet"}]},"spec":{}}}`))
 	f.Add([]byte(`{"type":"ADDED","object":{"metadata":{"managedFields":[],"name":"\"managedFields\":[]"}}}`))
 	f.Add([]byte(`{"object":{"spec":{"managedFields":null},"metadata":{"managedFields":null}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		e, err := parse(raw)
+		e, err := parseJSON(raw)
 		if err != nil {
 			return
 		}

@@ -14,8 +14,9 @@
 // A bookmark with [feed.NamespacesAnnotation] lists the namespaces whose events follow, from its resource
 // version on: the first event of a watch, and again when the set changes. So a change ends no watch. The
 // initial events (KEP-3157) are those of one set of namespaces: one that is added meanwhile is announced
-// after their end. Objects are JSON, without managedFields unless some are of an apply. Events have no
-// labels of the consumer, so that the feed reads those of all pods of the provider, once for each consumer.
+// after their end. Objects are without managedFields, unless some are of an apply, and in Protocol Buffers if
+// the caller accepts them and the API server has them. Events have no labels of the consumer, so that the
+// feed reads those of all pods of the provider, once for each consumer.
 //
 // TestTheFeedOfTheChart runs webhook and virtual kubelet as processes with the rights of the chart: one
 // watch for each kind, an orderly update and a crash of the webhook without a lost change, and no event
@@ -141,7 +142,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 	}()
 	kind, _ := feed.KindOf(resource)
 	out := &stream{
-		w: w, control: http.NewResponseController(w), resource: resource,
+		w: w, control: http.NewResponseController(w), kind: kind,
 		position: r.URL.Query().Get("resourceVersion"), isInitial: hasInitialEvents(r.URL.Query()),
 		rights: func() (sets.Set[string], <-chan struct{}) {
 			return h.rights.Of(caller.GetGroups(), schema.GroupResource{Group: kind.Group, Resource: resource})
@@ -158,7 +159,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		return
 	}
 	defer h.end(consumer)
-	upstream, err := h.request(ctx, uri)
+	upstream, err := h.request(ctx, uri, feed.Accepts(r.Header.Get("Accept")))
 	if err != nil && h.hasEnded() {
 		writeEnded(w)
 		return
@@ -177,11 +178,12 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		_, _ = io.Copy(w, io.LimitReader(upstream.Body, maxError))
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	out.encoding = feed.EncodingOf(upstream.Header.Get("Content-Type"))
+	w.Header().Set("Content-Type", out.encoding.ContentType())
 	events := make(chan event, ahead)
 	go func() {
 		defer close(events)
-		receive(ctx, upstream.Body, events)
+		receive(ctx, out.encoding, upstream.Body, events)
 	}()
 	out.run(ctx, events)
 }
@@ -205,20 +207,20 @@ func (h *Handler) end(consumer string) {
 	}
 }
 
-// request begins a watch at the API server.
-func (h *Handler) request(ctx context.Context, uri string) (*http.Response, error) {
+// request begins a watch at the API server, which has custom resources in JSON only.
+func (h *Handler) request(ctx context.Context, uri string, accepted feed.Encoding) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(h.server.String(), "/")+uri, http.NoBody)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // The caller logs it with the resource.
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", accepted.ContentType()+","+feed.JSON.ContentType())
 	return h.http.Do(request) //nolint:wrapcheck // The caller logs it with the resource.
 }
 
 // receive sends the events of a watch until it ends.
-func receive(ctx context.Context, body io.Reader, events chan<- event) {
-	for received := feed.Events(body); received.Scan(); {
-		e, err := parse(received.Bytes())
+func receive(ctx context.Context, encoding feed.Encoding, body io.Reader, events chan<- event) {
+	for received := encoding.Events(body); received.Scan(); {
+		e, err := parse(encoding, received.Bytes())
 		if err != nil {
 			return
 		}
@@ -234,7 +236,8 @@ func receive(ctx context.Context, body io.Reader, events chan<- event) {
 type stream struct {
 	w        io.Writer
 	control  *http.ResponseController
-	resource string
+	encoding feed.Encoding
+	kind     schema.GroupVersionKind
 	// rights returns the namespaces that the caller may see, and a channel that is closed when they may
 	// have changed. shown and changed are its last results.
 	rights  func() (sets.Set[string], <-chan struct{})
@@ -278,7 +281,7 @@ func (o *stream) run(ctx context.Context, events <-chan event) {
 
 // announce sends a bookmark with the namespaces that are shown from here on.
 func (o *stream) announce() bool {
-	raw, err := feed.Bookmark(o.resource, o.position, o.shown.UnsortedList())
+	raw, err := o.encoding.Bookmark(o.kind, o.position, o.shown.UnsortedList())
 	return err == nil && o.write(raw) && o.flush()
 }
 
@@ -293,7 +296,7 @@ func (o *stream) pass(e event) bool {
 
 func (o *stream) write(raw []byte) bool {
 	o.hasUnsent = true
-	_, err := o.w.Write(append(raw, '\n'))
+	_, err := o.w.Write(raw)
 	return err == nil
 }
 

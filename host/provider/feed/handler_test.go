@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,6 +20,8 @@ import (
 	wire "github.com/longshore-dev/longshore/host/kit/feed"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
+
+var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
 // newHandler returns a Handler whose caller is of the consumer rome, with the namespace web-rome, and
 // which watches the server.
@@ -114,7 +117,7 @@ func TestInitialEventsAreThoseOfOneSetOfNamespaces(t *testing.T) {
 	h := newHandler(t, nil)
 	lines := make(lines)
 	o := &stream{
-		w: lines, control: http.NewResponseController(httptest.NewRecorder()), resource: "configmaps", isInitial: true,
+		w: lines, control: http.NewResponseController(httptest.NewRecorder()), encoding: wire.JSON, kind: configMaps, isInitial: true,
 		rights: func() (sets.Set[string], <-chan struct{}) {
 			return h.rights.Of([]string{"rome"}, schema.GroupResource{Resource: "configmaps"})
 		},
@@ -162,7 +165,7 @@ func TestEventsThatAreReadyAreSentTogether(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, nil)
 	f := &flushes{}
-	o := &stream{w: f, control: http.NewResponseController(f), resource: "configmaps", rights: func() (sets.Set[string], <-chan struct{}) {
+	o := &stream{w: f, control: http.NewResponseController(f), encoding: wire.JSON, kind: configMaps, rights: func() (sets.Set[string], <-chan struct{}) {
 		return h.rights.Of([]string{"rome"}, schema.GroupResource{Resource: "configmaps"})
 	}}
 	o.shown, _ = o.rights()

@@ -1,7 +1,6 @@
 package feed_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
@@ -116,33 +116,49 @@ type seen struct {
 	}
 }
 
-// follow watches ConfigMaps in the feed from a resource version.
+// follow watches ConfigMaps in the feed from a resource version, those of rome in Protocol Buffers.
 func (r *rig) follow(t *testing.T, consumer, version string) <-chan seen {
 	t.Helper()
-	return r.watch(t, consumer, "resourceVersion="+version)
+	encoding := wire.JSON
+	if consumer == "rome" {
+		encoding = wire.Protobuf
+	}
+	return r.watch(t, consumer, encoding, "resourceVersion="+version)
 }
 
 // watch watches ConfigMaps in the feed.
-func (r *rig) watch(t *testing.T, consumer, query string) <-chan seen {
+func (r *rig) watch(t *testing.T, consumer string, encoding wire.Encoding, query string) <-chan seen {
 	t.Helper()
-	response := get(t, r.as(t, consumer), r.cluster.Server(), "/configmaps?watch=true&"+query, nil)
+	response := get(t, r.as(t, consumer), r.cluster.Server(), "/configmaps?watch=true&"+query, map[string]string{"Accept": encoding.ContentType()})
 	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, encoding.ContentType(), response.Header.Get("Content-Type"))
 	events := make(chan seen)
 	go func() {
 		defer close(events)
-		for decoder := json.NewDecoder(bufio.NewReader(response.Body)); ; {
-			var e seen
-			if decoder.Decode(&e) != nil {
-				return
-			}
+		for read := encoding.Events(response.Body); read.Scan(); {
 			select {
-			case events <- e:
+			case events <- decode(t, encoding, read.Bytes()):
 			case <-t.Context().Done():
 				return
 			}
 		}
 	}()
 	return events
+}
+
+func decode(t *testing.T, encoding wire.Encoding, raw []byte) (e seen) {
+	t.Helper()
+	if encoding == wire.JSON {
+		assert.NoError(t, json.Unmarshal(raw, &e))
+		return e
+	}
+	var event metav1.WatchEvent
+	assert.NoError(t, event.Unmarshal(raw))
+	object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(event.Object.Raw, nil, nil)
+	if assert.NoError(t, err) {
+		e.Type, e.Object.Metadata = watch.EventType(event.Type), object.(*corev1.ConfigMap).ObjectMeta //nolint:forcetypeassert // It is a watch of ConfigMaps.
+	}
+	return e
 }
 
 // next returns the next event that is not a plain bookmark, as text.
@@ -211,7 +227,7 @@ func TestInitialEventsAreThoseOfTheCallersNamespaces(t *testing.T) {
 	for _, consumer := range []string{"oslo", "rome"} {
 		r.configMap(t, "web-"+consumer, "first-of-"+consumer)
 	}
-	events := r.watch(t, "rome", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+	events := r.watch(t, "rome", wire.Protobuf, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
 	require.Equal(t, "NAMESPACES web-rome", next(t, events))
 	seen := map[string]bool{}
 	for event := ""; event != "END"; {
