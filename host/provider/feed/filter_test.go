@@ -98,7 +98,7 @@ func TestObjectsHaveNoManagedFieldsOfUpdates(t *testing.T) {
 }
 
 func TestParseProtobuf(t *testing.T) {
-	updated := metav1.ManagedFieldsEntry{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}
+	updated := metav1.ManagedFieldsEntry{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)}
 	applied := metav1.ManagedFieldsEntry{Manager: "me", Operation: metav1.ManagedFieldsOperationApply}
 	pod := func(managed ...metav1.ManagedFieldsEntry) *corev1.Pod {
 		return &corev1.Pod{
