@@ -104,7 +104,7 @@ func (e Encoding) Separated(parts ...[]byte) []byte {
 	}
 	separated := make([]byte, 0, size+lengthSize)
 	if e == Protobuf {
-		separated = binary.BigEndian.AppendUint32(separated, uint32(size)) //nolint:gosec // At most maxEvent.
+		separated = binary.BigEndian.AppendUint32(separated, uint32(size))
 	}
 	for _, part := range parts {
 		separated = append(separated, part...)

@@ -139,7 +139,7 @@ func TestParseProtobuf(t *testing.T) {
 	}
 }
 
-// FuzzParseProtobuf checks that whatever is no event is refused.
+// FuzzParseProtobuf checks that an event means the same after it was read, and that all else is refused.
 func FuzzParseProtobuf(f *testing.F) {
 	encoded, err := feed.ProtobufEvent(watch.Added, &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, 1)}})
 	require.NoError(f, err)

@@ -159,7 +159,7 @@ func decode(t *testing.T, encoding wire.Encoding, raw []byte) (e seen) {
 	}
 	object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(event.Object.Raw, nil, nil)
 	if assert.NoError(t, err) {
-		e.Type, e.Object.Metadata = watch.EventType(event.Type), object.(*corev1.ConfigMap).ObjectMeta //nolint:forcetypeassert // It is a watch of ConfigMaps.
+		e.Type, e.Object.Metadata = watch.EventType(event.Type), object.(*corev1.ConfigMap).ObjectMeta
 	}
 	return e
 }
