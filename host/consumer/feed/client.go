@@ -32,7 +32,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -63,7 +62,7 @@ var errTimeout = errors.New("the feed does not begin the watch")
 // IsServed reports whether a provider has a feed. It is true if the provider could not be asked:
 // each watch does without the feed if it fails.
 func IsServed(ctx context.Context, config *rest.Config) bool {
-	c, err := unversioned(config, runtime.ContentTypeJSON)
+	c, err := unversioned(config, feed.JSON)
 	if err != nil {
 		return false
 	}

@@ -22,31 +22,31 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
-// Reader opens watches of a feed. Those of the kinds of Kubernetes are in Protocol Buffers, if the feed has them.
-// Those of custom resources are JSON: it knows the kind of all objects of a watch, so that it reads each event
-// once; the decoders of client-go read one three times, first for its type, then for its kind.
+// Reader opens watches of a feed. client-go decodes those of built-in kinds, which are in Protocol Buffers if the
+// feed has them. Those of custom resources are JSON, which client-go decodes three times, first for the type of the
+// event, then for the kind of the object: the Reader knows the kind, and decodes each event once.
 type Reader struct {
-	json, builtIn rest.Interface
-	scheme        *runtime.Scheme
+	builtIn, custom rest.Interface
+	scheme          *runtime.Scheme
 }
 
 // NewReader returns a Reader of the provider's feed, for the kinds of a scheme.
 func NewReader(config *rest.Config, scheme *runtime.Scheme) (*Reader, error) {
-	json, err := unversioned(config, runtime.ContentTypeJSON)
+	builtIn, err := unversioned(config, feed.Protobuf)
 	if err != nil {
 		return nil, err
 	}
-	builtIn, err := unversioned(config, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
+	custom, err := unversioned(config, feed.JSON)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{json, builtIn, scheme}, nil
+	return &Reader{builtIn: builtIn, custom: custom, scheme: scheme}, nil
 }
 
-func unversioned(config *rest.Config, accepted string) (rest.Interface, error) {
+func unversioned(config *rest.Config, preferred feed.Encoding) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, accepted
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, preferred.Accept()
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the feed: %w", err)
@@ -70,7 +70,7 @@ func (r *Reader) watch(ctx context.Context, kind schema.GroupVersionKind, option
 		}
 		return w, nil
 	}
-	body, err := begin(r.json).Stream(ctx)
+	body, err := begin(r.custom).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watching the feed: %w", err)
 	}

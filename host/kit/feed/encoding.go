@@ -26,18 +26,18 @@ const (
 	lengthSize = 4
 )
 
-// Encoding is a content type of the events of a watch. They are written as API servers do.
+// Encoding is the content type of a watch. Its events are framed as those of an API server.
 type Encoding string
 
 const (
 	// JSON is the encoding of all kinds. An event is a line.
 	JSON Encoding = "application/json"
-	// Protobuf is an encoding of the kinds of Kubernetes. An event is a metav1.WatchEvent after its length.
+	// Protobuf is the encoding of built-in kinds. An event is a metav1.WatchEvent after its length.
 	Protobuf Encoding = "application/vnd.kubernetes.protobuf"
 )
 
-// Accepts returns the best encoding for the value of a header Accept. An API server has JSON, too.
-func Accepts(header string) Encoding {
+// Accepted returns the encoding to ask an API server for, by the header Accept of a caller.
+func Accepted(header string) Encoding {
 	for accepted := range strings.SplitSeq(header, ",") {
 		if EncodingOf(accepted) == Protobuf {
 			return Protobuf
@@ -52,6 +52,14 @@ func EncodingOf(contentType string) Encoding {
 		return Protobuf
 	}
 	return JSON
+}
+
+// Accept returns the header Accept of a request that prefers the encoding. Custom resources are JSON only.
+func (e Encoding) Accept() string {
+	if e == Protobuf {
+		return string(Protobuf) + "," + string(JSON)
+	}
+	return string(JSON)
 }
 
 // ContentType returns the header Content-Type of a watch.
@@ -81,8 +89,8 @@ func (e Encoding) Events(body io.Reader) *bufio.Scanner {
 	return events
 }
 
-// next returns where the first event of data begins and ends, and the size with what separates it from others,
-// zero if that is not known yet.
+// next returns where the first event of data begins and ends, and the size of its frame, zero if that is not known
+// yet.
 func (e Encoding) next(data []byte) (start, end, size int) {
 	if e == JSON {
 		end = bytes.IndexByte(data, '\n')
@@ -95,27 +103,27 @@ func (e Encoding) next(data []byte) (start, end, size int) {
 	return lengthSize, size, size
 }
 
-// Separated returns an event that consists of parts, with what separates it from others. It keeps no reference to
-// the parts.
-func (e Encoding) Separated(parts ...[]byte) []byte {
+// Frame returns an event as it is written: in JSON a line, in Protocol Buffers its length and the event. The event
+// is the concatenation of parts, to which Frame keeps no reference.
+func (e Encoding) Frame(parts ...[]byte) []byte {
 	size := 0
 	for _, part := range parts {
 		size += len(part)
 	}
-	separated := make([]byte, 0, size+lengthSize)
+	framed := make([]byte, 0, size+lengthSize)
 	if e == Protobuf {
-		separated = binary.BigEndian.AppendUint32(separated, uint32(size))
+		framed = binary.BigEndian.AppendUint32(framed, uint32(size))
 	}
 	for _, part := range parts {
-		separated = append(separated, part...)
+		framed = append(framed, part...)
 	}
 	if e == JSON {
-		separated = append(separated, '\n')
+		framed = append(framed, '\n')
 	}
-	return separated
+	return framed
 }
 
-// Bookmark returns the watch event that lists the namespaces whose events follow a resource version.
+// Bookmark returns the frame of the watch event that lists the namespaces whose events follow a resource version.
 func (e Encoding) Bookmark(kind schema.GroupVersionKind, version string, namespaces []string) ([]byte, error) {
 	object := metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind},
@@ -131,10 +139,10 @@ func (e Encoding) Bookmark(kind schema.GroupVersionKind, version string, namespa
 	if err != nil {
 		return nil, fmt.Errorf("encoding a bookmark: %w", err)
 	}
-	return e.Separated(raw), nil
+	return e.Frame(raw), nil
 }
 
-// ProtobufEvent encodes a watch event. The object has its kind.
+// ProtobufEvent returns the frame of a watch event in Protocol Buffers. The object has its kind set.
 func ProtobufEvent(kind watch.EventType, object runtime.Object) ([]byte, error) {
 	var encoded bytes.Buffer
 	if err := protobuf.NewSerializer(nil, nil).Encode(object, &encoded); err != nil {
@@ -145,5 +153,5 @@ func ProtobufEvent(kind watch.EventType, object runtime.Object) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encoding a watch event: %w", err)
 	}
-	return Protobuf.Separated(raw), nil
+	return Protobuf.Frame(raw), nil
 }

@@ -50,9 +50,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestSeparatedEventsAreReadAsTheyWere(t *testing.T) {
+func TestFramesAreReadAsTheEventsTheyWere(t *testing.T) {
 	for _, encoding := range []Encoding{JSON, Protobuf} {
-		body := string(encoding.Separated([]byte("fi"), []byte("rst"))) + string(encoding.Separated([]byte("second")))
+		body := string(encoding.Frame([]byte("fi"), []byte("rst"))) + string(encoding.Frame([]byte("second")))
 		events := encoding.Events(strings.NewReader(body))
 		for _, want := range []string{"first", "second"} {
 			require.True(t, events.Scan())
@@ -69,10 +69,13 @@ func TestTheEncodingOfAHeader(t *testing.T) {
 		"application/vnd.kubernetes.protobuf": Protobuf, "application/vnd.kubernetes.protobuf;stream=watch": Protobuf,
 	} {
 		assert.Equal(t, want, EncodingOf(header), header)
-		assert.Equal(t, want, Accepts(header), header)
+		assert.Equal(t, want, Accepted(header), header)
 		assert.Equal(t, want, EncodingOf(want.ContentType()))
 	}
-	assert.Equal(t, Protobuf, Accepts("application/json, application/vnd.kubernetes.protobuf"))
+	assert.Equal(t, Protobuf, Accepted("application/json, application/vnd.kubernetes.protobuf"))
+	for _, encoding := range []Encoding{JSON, Protobuf} {
+		assert.Equal(t, encoding, Accepted(encoding.Accept()))
+	}
 }
 
 func TestABookmarkListsNamespaces(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,7 @@ func benchmarkEvent(b *testing.B, encoding feed.Encoding) {
 	b.ResetTimer()
 	go func() {
 		defer close(events)
-		receive(b.Context(), encoding, body, events)
+		assert.NoError(b, receive(b.Context(), encoding, body, events))
 	}()
 	read := 0
 	for e := range events {

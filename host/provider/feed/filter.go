@@ -17,8 +17,8 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
-// event is a watch event of the API server. raw is what the caller gets: the event without managedFields that
-// only say who updated the object, with what separates it from others.
+// event is a watch event of the API server. raw is its frame, without managedFields that only say who updated the
+// object.
 type event struct {
 	kind               watch.EventType
 	namespace, version string
@@ -37,7 +37,10 @@ func parse(encoding feed.Encoding, raw []byte) (event, error) {
 	return parseJSON(raw)
 }
 
-// parseProtobuf decodes the metadata of an object. All kinds of Kubernetes have them in their first field.
+// metadataField is the number of the field metadata in the messages of all built-in kinds.
+const metadataField = 1
+
+// parseProtobuf decodes the metadata of the object only.
 func parseProtobuf(raw []byte) (event, error) {
 	var read metav1.WatchEvent
 	if err := read.Unmarshal(raw); err != nil {
@@ -45,7 +48,7 @@ func parseProtobuf(raw []byte) (event, error) {
 	}
 	e := event{kind: watch.EventType(read.Type)}
 	if e.kind == watch.Error { // Its object is a Status.
-		e.raw = feed.Protobuf.Separated(raw)
+		e.raw = feed.Protobuf.Frame(raw)
 		return e, nil
 	}
 	var object runtime.Unknown
@@ -59,9 +62,9 @@ func parseProtobuf(raw []byte) (event, error) {
 	metadata := &partial.ObjectMeta
 	e.namespace, e.version = metadata.Namespace, metadata.ResourceVersion
 	e.endsInitial = e.kind == watch.Bookmark && metadata.Annotations[metav1.InitialEventsAnnotationKey] != ""
-	_, _, first := protowire.ConsumeField(object.Raw)
-	if first < 0 || len(metadata.ManagedFields) == 0 || slices.ContainsFunc(metadata.ManagedFields, isApplied) {
-		e.raw = feed.Protobuf.Separated(raw)
+	field, _, first := protowire.ConsumeField(object.Raw)
+	if field != metadataField || len(metadata.ManagedFields) == 0 || slices.ContainsFunc(metadata.ManagedFields, isApplied) {
+		e.raw = feed.Protobuf.Frame(raw)
 		return e, nil
 	}
 	metadata.ManagedFields = nil
@@ -91,7 +94,7 @@ func parseJSON(raw []byte) (event, error) {
 	}
 	e := event{kind: watch.EventType(kind.String()), namespace: metadata.Get("namespace").String(), version: metadata.Get("resourceVersion").String()}
 	before, after := cut(raw, read.Get("object.metadata.managedFields"))
-	e.raw = feed.JSON.Separated(before, after)
+	e.raw = feed.JSON.Frame(before, after)
 	// Other bookmarks have no annotations.
 	e.endsInitial = e.kind == watch.Bookmark && bytes.Contains(raw, []byte(metav1.InitialEventsAnnotationKey))
 	return e, nil

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/longshore-dev/longshore/host/kit/feed"
 )
@@ -136,6 +138,33 @@ func TestParseProtobuf(t *testing.T) {
 			test.want.kind, test.want.raw = test.kind, want
 			assert.Equal(t, test.want, e)
 		})
+	}
+}
+
+// TestMetadataOfEachBuiltInKind shows that they are in the field that parseProtobuf reads.
+func TestMetadataOfEachBuiltInKind(t *testing.T) {
+	for _, resource := range feed.Resources() {
+		kind, _ := feed.KindOf(resource)
+		if !clientgoscheme.Scheme.Recognizes(kind) {
+			continue // Custom resources are JSON.
+		}
+		created, err := clientgoscheme.Scheme.New(kind)
+		require.NoError(t, err)
+		created.GetObjectKind().SetGroupVersionKind(kind)
+		object, err := meta.Accessor(created)
+		require.NoError(t, err)
+		object.SetNamespace("mine")
+		object.SetResourceVersion("7")
+		whole, err := feed.ProtobufEvent(watch.Added, created)
+		require.NoError(t, err)
+		object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate}})
+		sent, err := feed.ProtobufEvent(watch.Added, created)
+		require.NoError(t, err)
+		received := feed.Protobuf.Events(bytes.NewReader(sent))
+		require.True(t, received.Scan())
+		e, err := parse(feed.Protobuf, received.Bytes())
+		require.NoError(t, err)
+		assert.Equal(t, event{kind: watch.Added, namespace: "mine", version: "7", raw: whole}, e, resource)
 	}
 }
 

@@ -159,7 +159,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		return
 	}
 	defer h.end(consumer)
-	upstream, err := h.request(ctx, uri, feed.Accepts(r.Header.Get("Accept")))
+	upstream, err := h.request(ctx, uri, feed.Accepted(r.Header.Get("Accept")))
 	if err != nil && h.hasEnded() {
 		writeEnded(w)
 		return
@@ -183,7 +183,9 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 	events := make(chan event, ahead)
 	go func() {
 		defer close(events)
-		receive(ctx, out.encoding, upstream.Body, events)
+		if err := receive(ctx, out.encoding, upstream.Body, events); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Reading an event of the API server failed, the watch ends", "resource", resource)
+		}
 	}()
 	out.run(ctx, events)
 }
@@ -207,29 +209,30 @@ func (h *Handler) end(consumer string) {
 	}
 }
 
-// request begins a watch at the API server, which has custom resources in JSON only.
+// request begins a watch at the API server.
 func (h *Handler) request(ctx context.Context, uri string, accepted feed.Encoding) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(h.server.String(), "/")+uri, http.NoBody)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // The caller logs it with the resource.
 	}
-	request.Header.Set("Accept", accepted.ContentType()+","+feed.JSON.ContentType())
+	request.Header.Set("Accept", accepted.Accept())
 	return h.http.Do(request) //nolint:wrapcheck // The caller logs it with the resource.
 }
 
-// receive sends the events of a watch until it ends.
-func receive(ctx context.Context, encoding feed.Encoding, body io.Reader, events chan<- event) {
+// receive sends the events of a watch until it ends. Its error is that of an event that cannot be read.
+func receive(ctx context.Context, encoding feed.Encoding, body io.Reader, events chan<- event) error {
 	for received := encoding.Events(body); received.Scan(); {
 		e, err := parse(encoding, received.Bytes())
 		if err != nil {
-			return
+			return err
 		}
 		select {
 		case events <- e:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // stream writes the events of one watch.
