@@ -88,6 +88,8 @@ type Engine struct {
 	maps   *store
 	kick   chan struct{}
 	filled filledCaches
+	// first belongs to the goroutine of Run.
+	first firstDecisions
 	// informers are set by Run.
 	informers *Informers
 	// revertBase is contest.Base; tests shorten it.

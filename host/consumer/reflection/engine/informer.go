@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,8 @@ type Informers struct {
 	group sync.WaitGroup
 	// later limits how fast the informers of resources with After begin.
 	later *rate.Limiter
+	// unfilled is the number of informers that are being filled, without those of resources with After.
+	unfilled atomic.Int64
 
 	mu     sync.Mutex
 	opened map[informerKey]*informer
@@ -121,6 +124,8 @@ type informer struct {
 	users  int
 	run    func()
 	cancel context.CancelFunc
+	// began is called when the informer is filled, cannot be, or ends. It counts the first call.
+	began func()
 
 	mu       sync.RWMutex
 	isFilled bool
@@ -219,7 +224,11 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	within := *s
 	within.options.Namespace, within.key = key.namespace, key
 	running, cancel := context.WithCancel(i.ctx)
-	added := &informer{key: key, cancel: cancel, subscribers: map[string][]subscriber{}}
+	added := &informer{key: key, cancel: cancel, began: func() {}, subscribers: map[string][]subscriber{}}
+	if !s.isLater {
+		i.unfilled.Add(1)
+		added.began = sync.OnceFunc(func() { i.unfilled.Add(-1) })
+	}
 	added.store = newStore(s.kind, added.changed)
 	added.store.filled = added.filled
 	versions := i.versionsOf(versionsKey{key.isRemote, key.kind})
@@ -270,6 +279,7 @@ func (i *Informers) release(u use) {
 	u.informer.remove(u.by)
 	if u.informer.users--; u.informer.users == 0 {
 		u.informer.cancel()
+		u.informer.began()
 		delete(i.opened, u.informer.key)
 	}
 }
@@ -307,6 +317,7 @@ func (i *informer) filled() {
 			s.filled()
 		}
 	}
+	i.began()
 }
 
 func (i *informer) remove(s subscriber) {
@@ -347,6 +358,9 @@ func (i *informer) changed(object client.Object) {
 }
 
 func (i *informer) read(err error) {
+	if err != nil {
+		i.began()
+	}
 	i.mu.RLock()
 	var all []subscriber
 	for _, subscribers := range i.subscribers {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,6 +59,7 @@ func (e *Engine) wake() { signal(e.kick) }
 // followNamespaces starts and stops namespaces until the context ends.
 func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 	e.wake()
+	var poll <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,11 +67,15 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 		case <-e.kick:
 			e.reconcileNamespaces(ctx, group)
 			e.startLeaderOnly(ctx, group)
+			continue
 		case <-e.filled.kick:
 			for _, caches := range e.filled.take() {
 				caches.activate()
 			}
+		case <-poll:
+			e.first.polls++
 		}
+		poll = e.first.next(e.informers.unfilled.Load())
 	}
 }
 
@@ -341,7 +347,9 @@ func (c *namespaceCaches) activate() {
 	}
 	c.active.Store(true)
 	// Pods that were bound before their namespace was offloaded have no other event (T54).
-	c.runner.visitKeys(c.ns, c, enqueue)
+	for name, age := range c.ages() {
+		c.runner.engine.first.add(firstDecision{c.runner, Key{Namespace: c.ns.local, Name: name}, age})
+	}
 	c.runner.engine.startLater(c.ns, c.runner)
 }
 
@@ -355,9 +363,6 @@ func (r *runner) visitKeys(ns *namespace, caches *namespaceCaches, visit func(*r
 		visit(r, Key{Namespace: ns.local, Name: r.toLocal(name.Name)})
 	}
 }
-
-// enqueue adds a key to the queue.
-func enqueue(r *runner, key Key) { r.queue.Add(key) }
 
 // countReflected counts a reconciliation, in reflected namespaces only: the series of the others
 // are deleted, under the lock that is held here.

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestFirstDecisionsWaitForTheInformers(t *testing.T) {
+	tests := map[string]struct {
+		first    firstDecisions
+		unfilled int64
+		// waits is set if the key waits for the next poll.
+		waits bool
+	}{
+		"while informers are filled":                {firstDecisions{}, 2, true},
+		"not once all are filled":                   {firstDecisions{}, 0, false},
+		"up to a limit":                             {firstDecisions{polls: firstPolls - 1}, 1, true},
+		"not longer":                                {firstDecisions{polls: firstPolls}, 1, false},
+		"not for namespaces that are mapped later":  {firstDecisions{isOver: true}, 1, false},
+		"not for those that are mapped when idling": {firstDecisions{isOver: true}, 0, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &runner{queue: newQueue("test", time.Now)}
+			t.Cleanup(r.queue.ShutDown)
+			tc.first.add(firstDecision{r, named("a"), 1})
+			assert.Equal(t, tc.waits, tc.first.next(tc.unfilled) != nil)
+			assert.Equal(t, !tc.waits, r.queue.Len() == 1)
+			assert.Equal(t, !tc.waits, tc.first.isOver)
+		})
+	}
+	none := firstDecisions{}
+	assert.Nil(t, none.next(1), "without a key")
+	assert.False(t, none.isOver)
+}
+
+func TestTheAgesOfObjects(t *testing.T) {
+	tests := map[string]struct {
+		newest  string
+		objects map[string]string // versions by name
+		want    map[string]uint64
+	}{
+		"how many versions the server has issued since": {"20", map[string]string{"a": "5", "b": "20"}, map[string]uint64{"a": 15, "b": 0}},
+		"newer than the list":                           {"20", map[string]string{"a": "21"}, map[string]uint64{"a": 0}},
+		"a version that is no number":                   {"20", map[string]string{"a": "x", "b": "19"}, map[string]uint64{"a": 0, "b": 1}},
+		"a server whose versions are no numbers":        {"y", map[string]string{"a": "x", "b": "19"}, map[string]uint64{"a": 0, "b": 0}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(maps{}.Resource().Local, nil)
+			s.newest = tc.newest
+			for name, version := range tc.objects {
+				object := configMap(name, "u", version)
+				object.Labels = map[string]string{"of": "rome"}
+				s.objects.set(types.NamespacedName(named(name)), s.wrap(object))
+			}
+			other := configMap("other", "u", "20")
+			s.objects.set(types.NamespacedName(named("other")), s.wrap(other))
+			got := map[string]uint64{}
+			s.ages("ns", textsOf(map[string]string{"of": "rome"}), func(name string, age uint64) { got[name] = age })
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// decided is [maps] that remembers the order of its first decisions.
+type decided struct {
+	maps
+	mu    sync.Mutex
+	names []string
+}
+
+func (d *decided) Decide(in Input) ([]Action, error) {
+	d.mu.Lock()
+	if !slices.Contains(d.names, in.Key.Name) {
+		d.names = append(d.names, in.Key.Name)
+	}
+	d.mu.Unlock()
+	return d.maps.Decide(in)
+}
+
+func (d *decided) all() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.names...)
+}
+
+// After a restart, objects that have not changed meanwhile would delay those that have.
+func TestWhatChangedLastIsDecidedFirst(t *testing.T) {
+	local, remote := twoNamespaces(t, localMap("a", nil), localMap("b", nil), localMap("c", nil))
+	inBank := localMap("d", nil)
+	inBank.Namespace = "bank"
+	require.NoError(t, local.Create(t.Context(), inBank))
+	for _, name := range []string{"c", "a"} {
+		changed, found := get(t.Context(), local, "shop", name, &corev1.ConfigMap{})
+		require.True(t, found)
+		changed.Data = map[string]string{"k": "2"}
+		require.NoError(t, local.Update(t.Context(), changed))
+	}
+	d := &decided{}
+	w := start(t, local, remote, d)
+	w.remoteData(t, "b", "")
+	assert.Equal(t, []string{"a", "c", "d", "b"}, d.all())
+}
+
+func TestANamespaceThatCannotBeReadDelaysNoOther(t *testing.T) {
+	local, remote := twoNamespaces(t, localMap("settings", map[string]string{"k": "1"}))
+	remote.deny("bank-rome", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil))
+	d := &decided{}
+	w := start(t, local, remote, d)
+	w.remoteData(t, "settings", "1")
+	w.end()
+	assert.Less(t, w.engine.first.polls, firstPolls)
+}
