@@ -219,7 +219,7 @@ func (c *calibration) measure(tb testing.TB, ticks uint64) {
 }
 
 // sliceTicks is how much fuel a guest gets at once.
-const sliceTicks = 224
+const sliceTicks = 192
 
 // A tick takes about as long whatever it pays for: no class of instructions takes three
 // times the mean. It prints the microseconds of a million ticks of each.

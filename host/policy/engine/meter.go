@@ -17,7 +17,7 @@ const (
 	// fuel calls the host. That call is also the only point at which Go's scheduler and
 	// garbage collector can interrupt compiled code, so a slice must not take more than 2 ms:
 	// some microseconds of ordinary code are the rule.
-	sliceParts = 224 * FuelParts
+	sliceParts = 192 * FuelParts
 	// sliceTime is the most that a slice takes; a test holds it for each class of instructions.
 	sliceTime = 2 * time.Millisecond
 	// refuelsPerClock is the number of slices between two looks at the clock, which takes longer
