@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -27,18 +29,16 @@ type firstDecision struct {
 	age    uint64
 }
 
-func (d firstDecision) enqueue() { d.runner.queue.AddFirst(d.key, d.age) }
-
 // add queues a key, or lets it wait.
 func (f *firstDecisions) add(d firstDecision) {
 	if f.isOver {
-		d.enqueue()
+		d.runner.queue.Add(d.key)
 		return
 	}
 	f.waiting = append(f.waiting, d)
 }
 
-// next queues the keys once no informer is unfilled. Until then it returns the channel of the next poll, nil
+// next queues the keys, the youngest first, once no informer is unfilled. Until then it returns the channel of the next poll, nil
 // when no key waits.
 func (f *firstDecisions) next(unfilled int64) <-chan time.Time {
 	switch {
@@ -47,8 +47,9 @@ func (f *firstDecisions) next(unfilled int64) <-chan time.Time {
 	case unfilled > 0 && f.polls < firstPolls:
 		return time.After(firstPoll)
 	}
+	slices.SortFunc(f.waiting, func(a, b firstDecision) int { return cmp.Compare(a.age, b.age) })
 	for _, d := range f.waiting {
-		d.enqueue()
+		d.runner.queue.Add(d.key)
 	}
 	f.waiting, f.isOver = nil, true
 	return nil

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"cmp"
-	"container/heap"
 	"sync"
 	"time"
 
@@ -20,18 +18,14 @@ const (
 	// laneRemote holds keys whose remote object changed, and retries. It gets every second
 	// turn, so that the status of running pods does not wait behind a burst of new ones.
 	laneRemote
-	// laneFirst holds keys that are decided for the first time since their namespace is reflected, those
-	// that changed last before the others: after a restart, what changed meanwhile does not wait
-	// for all that did not.
-	laneFirst
 	// laneBackground holds keys that are decided again although no object changed. It
 	// waits behind the other lanes, but for one turn in backgroundEvery.
 	laneBackground
 	lanesCount
 )
 
-// firstEvery and backgroundEvery are how often, at least, laneFirst and laneBackground have a turn.
-const firstEvery, backgroundEvery = 4, 16
+// backgroundEvery is how often, at least, laneBackground has a turn.
+const backgroundEvery = 16
 
 // queue is a rate-limited work queue with lanes. A key waits in one lane and is handled by
 // one worker at a time.
@@ -41,7 +35,7 @@ type queue struct {
 }
 
 func newQueue(name string, now func() time.Time) *queue {
-	l := &lanes{now: now, queued: map[Key]place{}, hints: map[Key]hint{}, taken: map[Key]place{}}
+	l := &lanes{now: now, queued: map[Key]place{}, hints: map[Key]lane{}, taken: map[Key]place{}}
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[Key]{Name: name, Queue: l})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Key]{Name: name, Queue: inner})
 	return &queue{
@@ -53,13 +47,7 @@ func newQueue(name string, now func() time.Time) *queue {
 
 // AddTo adds a key to a lane. Add without a lane adds it to laneRemote.
 func (q *queue) AddTo(in lane, key Key) {
-	q.lanes.hint(key, hint{lane: in})
-	q.Add(key)
-}
-
-// AddFirst adds a key to laneFirst. age is how long ago it changed, in resource versions.
-func (q *queue) AddFirst(key Key, age uint64) {
-	q.lanes.hint(key, hint{lane: laneFirst, age: age})
+	q.lanes.hint(key, in)
 	q.Add(key)
 }
 
@@ -78,86 +66,38 @@ type place struct {
 	since time.Time
 }
 
-// hint is the lane to which a key will be added, and its age in laneFirst.
-type hint struct {
-	lane lane
-	age  uint64
-}
-
-// entry is a key in a lane; the lowest turn is the next.
-type entry struct {
-	turn uint64
-	key  Key
-}
-
-// entries implement heap.Interface.
-type entries []entry
-
-func (e entries) Len() int           { return len(e) }
-func (e entries) Less(i, j int) bool { return cmp.Less(e[i].turn, e[j].turn) }
-func (e entries) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-
-// Push is called by package heap.
-func (e *entries) Push(added any) {
-	if added, ok := added.(entry); ok {
-		*e = append(*e, added)
-	}
-}
-
-// Pop is called by package heap.
-func (e *entries) Pop() any {
-	last := len(*e) - 1
-	popped := (*e)[last]
-	if *e = (*e)[:last]; last == 0 {
-		*e = nil // frees the array
-	}
-	return popped
-}
-
 // lanes implements workqueue.Queue. The queue calls all its methods under its own lock,
 // except hint and takeHint.
 type lanes struct {
 	now func() time.Time
 	// keys of each lane. An entry whose key has moved to another lane is skipped.
-	keys [lanesCount]entries
+	keys [lanesCount][]Key
 	// queued holds every waiting key.
 	queued map[Key]place
-	// pushes and pops are counted.
-	pushes, pops uint64
+	pops   int
 
 	mu    sync.Mutex
-	hints map[Key]hint
+	hints map[Key]lane
 	taken map[Key]place
 }
 
-func (l *lanes) hint(key Key, h hint) {
+func (l *lanes) hint(key Key, in lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if before, hinted := l.hints[key]; !hinted || h.lane < before.lane {
-		l.hints[key] = h
+	if before, hinted := l.hints[key]; !hinted || in < before {
+		l.hints[key] = in
 	}
 }
 
-func (l *lanes) takeHint(key Key) hint {
+func (l *lanes) takeHint(key Key) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, hinted := l.hints[key]
+	in, hinted := l.hints[key]
 	delete(l.hints, key)
 	if !hinted {
-		return hint{lane: laneRemote}
+		return laneRemote
 	}
-	return h
-}
-
-// append adds a key to a lane: keys are handled in the order of their ages in laneFirst, and of
-// their arrival in the others.
-func (l *lanes) append(key Key, h hint) {
-	l.pushes++
-	turn := l.pushes
-	if h.lane == laneFirst {
-		turn = h.age
-	}
-	heap.Push(&l.keys[h.lane], entry{turn, key})
+	return in
 }
 
 // Touch implements workqueue.Queue: a queued key that is added again may move to a better
@@ -167,18 +107,18 @@ func (l *lanes) Touch(key Key) {
 	if !queued {
 		return // it is being handled, and its hint is for the Push that follows
 	}
-	if h := l.takeHint(key); h.lane < p.lane {
-		p.lane = h.lane
+	if in := l.takeHint(key); in < p.lane {
+		p.lane = in
 		l.queued[key] = p
-		l.append(key, h)
+		l.keys[in] = append(l.keys[in], key)
 	}
 }
 
 // Push implements workqueue.Queue.
 func (l *lanes) Push(key Key) {
-	h := l.takeHint(key)
-	l.queued[key] = place{lane: h.lane, since: l.now()}
-	l.append(key, h)
+	in := l.takeHint(key)
+	l.queued[key] = place{lane: in, since: l.now()}
+	l.keys[in] = append(l.keys[in], key)
 }
 
 // Len implements workqueue.Queue.
@@ -187,14 +127,12 @@ func (l *lanes) Len() int { return len(l.queued) }
 // Pop implements workqueue.Queue. The queue calls it only when Len is not zero.
 func (l *lanes) Pop() Key {
 	l.pops++
-	order := [lanesCount]lane{laneLocal, laneRemote, laneFirst, laneBackground}
+	order := [lanesCount]lane{laneLocal, laneRemote, laneBackground}
 	switch {
 	case l.pops%backgroundEvery == 0:
-		order = [lanesCount]lane{laneBackground, laneFirst, laneRemote, laneLocal}
-	case l.pops%firstEvery == 0:
-		order = [lanesCount]lane{laneFirst, laneRemote, laneLocal, laneBackground}
+		order = [lanesCount]lane{laneBackground, laneRemote, laneLocal}
 	case l.pops%2 == 0:
-		order = [lanesCount]lane{laneRemote, laneLocal, laneFirst, laneBackground}
+		order = [lanesCount]lane{laneRemote, laneLocal, laneBackground}
 	}
 	for _, in := range order {
 		if key, found := l.popFrom(in); found {
@@ -206,8 +144,11 @@ func (l *lanes) Pop() Key {
 
 func (l *lanes) popFrom(in lane) (Key, bool) {
 	for len(l.keys[in]) > 0 {
-		popped, _ := heap.Pop(&l.keys[in]).(entry)
-		key := popped.key
+		key := l.keys[in][0]
+		l.keys[in] = l.keys[in][1:]
+		if len(l.keys[in]) == 0 {
+			l.keys[in] = nil // frees the array
+		}
 		p, queued := l.queued[key]
 		if !queued || p.lane != in {
 			continue

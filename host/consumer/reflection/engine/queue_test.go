@@ -21,83 +21,65 @@ func drain(q *queue) []string {
 
 func named(name string) Key { return Key{Namespace: "ns", Name: name} }
 
-var laneTests = map[string]struct {
-	fill func(q *queue)
-	want []string
-}{
-	"one lane is first in, first out": {
-		fill: func(q *queue) { q.Add(named("a")); q.Add(named("b")) },
-		want: []string{"a", "b"},
-	},
-	"the local lane overtakes": {
-		fill: func(q *queue) { q.Add(named("a")); q.Add(named("b")); q.AddTo(laneLocal, named("c")) },
-		want: []string{"c", "a", "b"},
-	},
-	"the local and the remote lane take turns": {
-		fill: func(q *queue) {
-			for _, name := range []string{"1", "2", "3"} {
-				q.AddTo(laneLocal, named("local-"+name))
-				q.AddTo(laneRemote, named("remote-"+name))
-			}
-		},
-		want: []string{"local-1", "remote-1", "local-2", "remote-2", "local-3", "remote-3"},
-	},
-	"the background waits behind both": {
-		fill: func(q *queue) {
-			q.AddTo(laneBackground, named("resync"))
-			q.AddTo(laneRemote, named("a"))
-			q.AddTo(laneRemote, named("b"))
-			q.AddTo(laneLocal, named("c"))
-		},
-		want: []string{"c", "a", "b", "resync"},
-	},
-	"a queued key moves to a better lane, and is handled once": {
-		fill: func(q *queue) { q.Add(named("a")); q.Add(named("b")); q.AddTo(laneLocal, named("b")) },
-		want: []string{"b", "a"},
-	},
-	"a key of the background that changes moves": {
-		fill: func(q *queue) {
-			q.AddTo(laneBackground, named("a"))
-			q.AddTo(laneBackground, named("b"))
-			q.Add(named("b"))
-		},
-		want: []string{"b", "a"},
-	},
-	"a key does not stay in its lane": {
-		fill: func(q *queue) {
-			q.AddTo(laneLocal, named("a"))
-			q.AddTo(laneLocal, named("a"))
-			drain(q)
-			q.Add(named("b"))
-			q.Add(named("a"))
-		},
-		want: []string{"b", "a"},
-	},
-	"the youngest first decision is the first": {
-		fill: func(q *queue) { q.AddFirst(named("a"), 7); q.AddFirst(named("b"), 2); q.AddFirst(named("c"), 5) },
-		want: []string{"b", "c", "a"},
-	},
-	"first decisions wait behind what changes, and before the background": {
-		fill: func(q *queue) {
-			q.AddTo(laneBackground, named("resync"))
-			q.AddFirst(named("a"), 1)
-			q.AddTo(laneRemote, named("b"))
-			q.AddTo(laneLocal, named("c"))
-		},
-		want: []string{"c", "b", "a", "resync"},
-	},
-	"a first decision whose object changes moves": {
-		fill: func(q *queue) { q.AddFirst(named("a"), 1); q.AddFirst(named("b"), 2); q.Add(named("b")) },
-		want: []string{"b", "a"},
-	},
-	"a key does not move to a worse lane": {
-		fill: func(q *queue) { q.Add(named("a")); q.AddTo(laneLocal, named("b")); q.AddTo(laneBackground, named("b")) },
-		want: []string{"b", "a"},
-	},
-}
-
 func TestQueueLanes(t *testing.T) {
-	for name, tc := range laneTests {
+	tests := map[string]struct {
+		fill func(q *queue)
+		want []string
+	}{
+		"one lane is first in, first out": {
+			fill: func(q *queue) { q.Add(named("a")); q.Add(named("b")) },
+			want: []string{"a", "b"},
+		},
+		"the local lane overtakes": {
+			fill: func(q *queue) { q.Add(named("a")); q.Add(named("b")); q.AddTo(laneLocal, named("c")) },
+			want: []string{"c", "a", "b"},
+		},
+		"the local and the remote lane take turns": {
+			fill: func(q *queue) {
+				for _, name := range []string{"1", "2", "3"} {
+					q.AddTo(laneLocal, named("local-"+name))
+					q.AddTo(laneRemote, named("remote-"+name))
+				}
+			},
+			want: []string{"local-1", "remote-1", "local-2", "remote-2", "local-3", "remote-3"},
+		},
+		"the background waits behind both": {
+			fill: func(q *queue) {
+				q.AddTo(laneBackground, named("resync"))
+				q.AddTo(laneRemote, named("a"))
+				q.AddTo(laneRemote, named("b"))
+				q.AddTo(laneLocal, named("c"))
+			},
+			want: []string{"c", "a", "b", "resync"},
+		},
+		"a queued key moves to a better lane, and is handled once": {
+			fill: func(q *queue) { q.Add(named("a")); q.Add(named("b")); q.AddTo(laneLocal, named("b")) },
+			want: []string{"b", "a"},
+		},
+		"a key of the background that changes moves": {
+			fill: func(q *queue) {
+				q.AddTo(laneBackground, named("a"))
+				q.AddTo(laneBackground, named("b"))
+				q.Add(named("b"))
+			},
+			want: []string{"b", "a"},
+		},
+		"a key does not stay in its lane": {
+			fill: func(q *queue) {
+				q.AddTo(laneLocal, named("a"))
+				q.AddTo(laneLocal, named("a"))
+				drain(q)
+				q.Add(named("b"))
+				q.Add(named("a"))
+			},
+			want: []string{"b", "a"},
+		},
+		"a key does not move to a worse lane": {
+			fill: func(q *queue) { q.Add(named("a")); q.AddTo(laneLocal, named("b")); q.AddTo(laneBackground, named("b")) },
+			want: []string{"b", "a"},
+		},
+	}
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue("test", time.Now)
 			t.Cleanup(q.ShutDown)
@@ -116,7 +98,6 @@ func TestABurstDelaysNoLane(t *testing.T) {
 		position int
 	}{
 		"a status that comes back": {laneRemote, 2},
-		"a first decision":         {laneFirst, firstEvery},
 		"a resync":                 {laneBackground, backgroundEvery},
 	}
 	for name, tc := range tests {
