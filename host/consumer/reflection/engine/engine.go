@@ -88,8 +88,8 @@ type Engine struct {
 	maps   *store
 	kick   chan struct{}
 	filled filledCaches
-	// first belongs to the goroutine of Run.
-	first firstDecisions
+	// firstPolls is how often queueFirst has asked. It belongs to the goroutine of Run.
+	firstPolls int
 	// informers are set by Run.
 	informers *Informers
 	// revertBase is contest.Base; tests shorten it.

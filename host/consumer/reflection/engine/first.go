@@ -8,51 +8,69 @@ import (
 )
 
 const (
-	// firstPoll is how often an engine asks whether the informers are filled, and firstPolls how often at most:
-	// a list that gets no answer must not stop the reflection of other namespaces.
+	// firstPoll is how often an engine asks whether it may queue more of its first keys, and firstPolls how often at
+	// most: neither a list that gets no answer nor a queue that is never empty must stop the reflection of the others.
 	firstPoll, firstPolls = 100 * time.Millisecond, 300
+	// firstPortion is how many keys of a resource are queued at once. The next portion is twice as large, and so on.
+	firstPortion = 8
 )
 
-// firstDecisions are the keys that an engine decides first after its start. They wait until the informers are
-// filled: a decision of an object that has not changed since would take the time of reading the others from one
-// that has, and only keys that wait together are sorted by their age.
+// firstDecisions are the keys of a resource that are decided first after the start of an engine. They wait until the
+// informers are filled, and are queued by their age, in portions: a decision of an object that has not changed since
+// would take the time of one that has, which may not be read yet, or belong to another engine of this process.
 type firstDecisions struct {
 	waiting []firstDecision
-	polls   int
-	// isOver is set once they were queued. Later keys do not wait.
+	// portion is how many keys were taken last.
+	portion int
+	// isOver is set once all were taken. Later keys do not wait.
 	isOver bool
 }
 
 type firstDecision struct {
-	runner *runner
-	key    Key
-	age    uint64
+	key Key
+	age uint64
 }
 
-// add queues a key, or lets it wait.
-func (f *firstDecisions) add(d firstDecision) {
-	if f.isOver {
-		d.runner.queue.Add(d.key)
-		return
-	}
-	f.waiting = append(f.waiting, d)
-}
-
-// next queues the keys, the youngest first, once no informer is unfilled. Until then it returns the channel of the next poll, nil
-// when no key waits.
-func (f *firstDecisions) next(unfilled int64) <-chan time.Time {
-	switch {
-	case len(f.waiting) == 0:
-		return nil
-	case unfilled > 0 && f.polls < firstPolls:
-		return time.After(firstPoll)
+// take returns the next portion, the youngest keys first, or all keys that are left.
+func (f *firstDecisions) take(all bool) []firstDecision {
+	f.portion = max(firstPortion, 2*f.portion)
+	if all || f.portion > len(f.waiting) {
+		f.portion = len(f.waiting)
 	}
 	slices.SortFunc(f.waiting, func(a, b firstDecision) int { return cmp.Compare(a.age, b.age) })
-	for _, d := range f.waiting {
-		d.runner.queue.Add(d.key)
+	taken := f.waiting[:f.portion]
+	f.waiting = f.waiting[f.portion:]
+	f.isOver = len(f.waiting) == 0
+	return taken
+}
+
+// decideFirst queues a key, or lets it wait.
+func (r *runner) decideFirst(d firstDecision) {
+	if r.first.isOver {
+		r.queue.Add(d.key)
+		return
 	}
-	f.waiting, f.isOver = nil, true
-	return nil
+	r.first.waiting = append(r.first.waiting, d)
+}
+
+// queueFirst queues first keys of all resources, unless informers are being filled, or the workers of the resource
+// are busy with others. It returns the channel of the next poll, nil when no key waits.
+func (e *Engine) queueFirst() (poll <-chan time.Time) {
+	isLate := e.firstPolls >= firstPolls
+	isFilling := e.informers.unfilled.Load() > 0
+	waits := false
+	for _, r := range e.runners {
+		if len(r.first.waiting) > 0 && (isLate || !isFilling && !r.queue.isBusy()) {
+			for _, d := range r.first.take(isLate) {
+				r.queue.Add(d.key)
+			}
+		}
+		waits = waits || len(r.first.waiting) > 0
+	}
+	if !waits {
+		return nil
+	}
+	return time.After(firstPoll)
 }
 
 // ages returns how long ago the local or the remote object of each local name changed, whichever is

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,33 +15,80 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestFirstDecisionsWaitForTheInformers(t *testing.T) {
+func TestFirstDecisionsWait(t *testing.T) {
 	tests := map[string]struct {
-		first    firstDecisions
+		polls    int
 		unfilled int64
+		isBusy   bool
 		// waits is set if the key waits for the next poll.
 		waits bool
 	}{
-		"while informers are filled":                {firstDecisions{}, 2, true},
-		"not once all are filled":                   {firstDecisions{}, 0, false},
-		"up to a limit":                             {firstDecisions{polls: firstPolls - 1}, 1, true},
-		"not longer":                                {firstDecisions{polls: firstPolls}, 1, false},
-		"not for namespaces that are mapped later":  {firstDecisions{isOver: true}, 1, false},
-		"not for those that are mapped when idling": {firstDecisions{isOver: true}, 0, false},
+		"while informers are filled":                {unfilled: 2, waits: true},
+		"while workers of the resource are busy":    {isBusy: true, waits: true},
+		"not while only another resource has a key": {},
+		"up to a limit":                             {polls: firstPolls - 1, unfilled: 1, isBusy: true, waits: true},
+		"not longer for an informer":                {polls: firstPolls, unfilled: 1},
+		"not longer for workers":                    {polls: firstPolls, isBusy: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &runner{queue: newQueue("test", time.Now)}
-			t.Cleanup(r.queue.ShutDown)
-			tc.first.add(firstDecision{r, named("a"), 1})
-			assert.Equal(t, tc.waits, tc.first.next(tc.unfilled) != nil)
-			assert.Equal(t, !tc.waits, r.queue.Len() == 1)
-			assert.Equal(t, !tc.waits, tc.first.isOver)
+			r, other := &runner{queue: newQueue("test", time.Now)}, &runner{queue: newQueue("other", time.Now)}
+			e := &Engine{informers: NewInformers(t.Context()), runners: []*runner{r, other}, firstPolls: tc.polls}
+			e.informers.unfilled.Store(tc.unfilled)
+			if tc.isBusy {
+				r.queue.Add(named("taken"))
+				r.queue.Get()
+			}
+			other.queue.Add(named("other"))
+			for _, runner := range e.runners {
+				t.Cleanup(runner.queue.ShutDown)
+			}
+			assert.Nil(t, e.queueFirst(), "without a key")
+			r.decideFirst(firstDecision{named("a"), 1})
+			assert.Equal(t, tc.waits, e.queueFirst() != nil)
+			assert.Equal(t, tc.waits, r.queue.Len() == 0)
 		})
 	}
-	none := firstDecisions{}
-	assert.Nil(t, none.next(1), "without a key")
-	assert.False(t, none.isOver)
+}
+
+func TestFirstDecisionsAreQueuedInPortions(t *testing.T) {
+	const keys = 4 * firstPortion
+	tests := map[string]struct {
+		all  bool
+		want []int
+	}{
+		"each twice as large as the last": {false, []int{firstPortion, 2 * firstPortion, firstPortion}},
+		"all when it is late":             {true, []int{keys}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			first := firstDecisions{}
+			for i := range keys {
+				first.waiting = append(first.waiting, firstDecision{named(strconv.Itoa(i)), uint64(keys - i)})
+			}
+			age := uint64(0)
+			for i, want := range tc.want {
+				assert.False(t, first.isOver)
+				taken := first.take(tc.all)
+				require.Len(t, taken, want, "portion %d", i)
+				for _, d := range taken {
+					age++
+					assert.Equal(t, age, d.age, "the youngest first")
+				}
+			}
+			assert.True(t, first.isOver)
+		})
+	}
+}
+
+func TestKeysThatComeAfterTheFirstDecisionsDoNotWait(t *testing.T) {
+	r := &runner{queue: newQueue("test", time.Now)}
+	t.Cleanup(r.queue.ShutDown)
+	r.decideFirst(firstDecision{named("a"), 1})
+	require.Zero(t, r.queue.Len())
+	r.first.take(false)
+	r.decideFirst(firstDecision{named("later"), 1})
+	assert.Equal(t, 1, r.queue.Len())
 }
 
 func TestTheAgesOfObjects(t *testing.T) {
@@ -119,5 +167,5 @@ func TestANamespaceThatCannotBeReadDelaysNoOther(t *testing.T) {
 	w := start(t, local, remote, d)
 	w.remoteData(t, "settings", "1")
 	w.end()
-	assert.Less(t, w.engine.first.polls, firstPolls)
+	assert.Less(t, w.engine.firstPolls, firstPolls)
 }

@@ -72,10 +72,13 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 			for _, caches := range e.filled.take() {
 				caches.activate()
 			}
+			if poll != nil {
+				continue
+			}
 		case <-poll:
-			e.first.polls++
+			e.firstPolls++
 		}
-		poll = e.first.next(e.informers.unfilled.Load())
+		poll = e.queueFirst()
 	}
 }
 
@@ -348,7 +351,7 @@ func (c *namespaceCaches) activate() {
 	c.active.Store(true)
 	// Pods that were bound before their namespace was offloaded have no other event (T54).
 	for name, age := range c.ages() {
-		c.runner.engine.first.add(firstDecision{c.runner, Key{Namespace: c.ns.local, Name: name}, age})
+		c.runner.decideFirst(firstDecision{Key{Namespace: c.ns.local, Name: name}, age})
 	}
 	c.runner.engine.startLater(c.ns, c.runner)
 }

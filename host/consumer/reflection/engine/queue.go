@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -32,6 +33,8 @@ const backgroundEvery = 16
 type queue struct {
 	workqueue.TypedRateLimitingInterface[Key]
 	lanes *lanes
+	// underway is how many keys workers have taken and not yet done.
+	underway atomic.Int64
 }
 
 func newQueue(name string, now func() time.Time) *queue {
@@ -50,6 +53,24 @@ func (q *queue) AddTo(in lane, key Key) {
 	q.lanes.hint(key, in)
 	q.Add(key)
 }
+
+// Get takes a key, which is done with Done.
+func (q *queue) Get() (key Key, shutdown bool) {
+	key, shutdown = q.TypedRateLimitingInterface.Get()
+	if !shutdown {
+		q.underway.Add(1)
+	}
+	return key, shutdown
+}
+
+// Done is called for each key that Get has returned.
+func (q *queue) Done(key Key) {
+	q.underway.Add(-1)
+	q.TypedRateLimitingInterface.Done(key)
+}
+
+// isBusy returns true while keys wait for a worker, or a worker has one.
+func (q *queue) isBusy() bool { return q.Len() > 0 || q.underway.Load() > 0 }
 
 // Taken returns in which lane, and since when, a key waited that a worker has taken.
 func (q *queue) Taken(key Key) (in lane, since time.Time) {

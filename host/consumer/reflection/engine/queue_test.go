@@ -126,3 +126,15 @@ func TestQueueAKeyIsHandledByOneWorkerAtATime(t *testing.T) {
 	q.Done(got)
 	assert.Equal(t, []string{"a"}, drain(q))
 }
+
+func TestAQueueIsBusyUntilItsKeysAreDone(t *testing.T) {
+	q := newQueue("test", time.Now)
+	t.Cleanup(q.ShutDown)
+	assert.False(t, q.isBusy())
+	q.Add(named("a"))
+	assert.True(t, q.isBusy(), "with a key that waits")
+	key, _ := q.Get()
+	assert.True(t, q.isBusy(), "with a key that a worker has")
+	q.Done(key)
+	assert.False(t, q.isBusy())
+}

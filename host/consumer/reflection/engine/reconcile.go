@@ -25,8 +25,9 @@ type runner struct {
 	selections       selections
 	// local is set, by Run, for resources whose objects are selected by their fields.
 	local *store
-	// isStarted belongs to the goroutine of Run.
+	// isStarted and first belong to the goroutine of Run.
 	isStarted bool
+	first     firstDecisions
 }
 
 // start starts the workers unless they run; they end with the queue. Those of resources with
