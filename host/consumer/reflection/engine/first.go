@@ -39,8 +39,9 @@ func (f *firstDecisions) take(all bool) []firstDecision {
 	}
 	slices.SortFunc(f.waiting, func(a, b firstDecision) int { return cmp.Compare(a.age, b.age) })
 	taken := f.waiting[:f.portion]
-	f.waiting = f.waiting[f.portion:]
-	f.isOver = len(f.waiting) == 0
+	if f.waiting = f.waiting[f.portion:]; len(f.waiting) == 0 {
+		f.waiting, f.isOver = nil, true
+	}
 	return taken
 }
 
