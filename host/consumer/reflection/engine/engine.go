@@ -88,7 +88,7 @@ type Engine struct {
 	maps   *store
 	kick   chan struct{}
 	filled filledCaches
-	// firstPolls is how often queueFirst has asked. It belongs to the goroutine of Run.
+	// firstPolls is how often queueFirst was polled. It belongs to the goroutine of Run.
 	firstPolls int
 	// informers are set by Run.
 	informers *Informers

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// firstPoll is how often an engine asks whether it may queue more of its first keys, and firstPolls how often at
-	// most: neither a list that gets no answer nor a queue that is never empty must stop the reflection of the others.
-	firstPoll, firstPolls = 100 * time.Millisecond, 300
+	// firstPoll is the time between two looks whether more of the first keys may be queued, and maxFirstPolls their
+	// number: neither a list that gets no answer nor a queue that is never empty must stop the reflection of the others.
+	firstPoll, maxFirstPolls = 100 * time.Millisecond, 300
 	// firstPortion is how many keys of a resource are queued at once. The next portion is twice as large, and so on.
 	firstPortion = 8
 )
@@ -57,7 +57,7 @@ func (r *runner) decideFirst(d firstDecision) {
 // queueFirst queues first keys of all resources, unless informers are being filled, or the workers of the resource
 // are busy with others. It returns the channel of the next poll, nil when no key waits.
 func (e *Engine) queueFirst() (poll <-chan time.Time) {
-	isLate := e.firstPolls >= firstPolls
+	isLate := e.firstPolls >= maxFirstPolls
 	isFilling := e.informers.unfilled.Load() > 0
 	waits := false
 	for _, r := range e.runners {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestFirstDecisionsWait(t *testing.T) {
@@ -26,9 +27,9 @@ func TestFirstDecisionsWait(t *testing.T) {
 		"while informers are filled":                {unfilled: 2, waits: true},
 		"while workers of the resource are busy":    {isBusy: true, waits: true},
 		"not while only another resource has a key": {},
-		"up to a limit":                             {polls: firstPolls - 1, unfilled: 1, isBusy: true, waits: true},
-		"not longer for an informer":                {polls: firstPolls, unfilled: 1},
-		"not longer for workers":                    {polls: firstPolls, isBusy: true},
+		"up to a limit":                             {polls: maxFirstPolls - 1, unfilled: 1, isBusy: true, waits: true},
+		"not longer for an informer":                {polls: maxFirstPolls, unfilled: 1},
+		"not longer for workers":                    {polls: maxFirstPolls, isBusy: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +161,21 @@ func TestWhatChangedLastIsDecidedFirst(t *testing.T) {
 	assert.Equal(t, []string{"a", "c", "d", "b"}, d.all())
 }
 
+func TestAllFirstDecisionsAreMade(t *testing.T) {
+	const objects = 4 * firstPortion
+	var all []client.Object
+	for i := range objects {
+		all = append(all, localMap(strconv.Itoa(i), nil))
+	}
+	local, remote := mapped(t, all...)
+	d := &decided{}
+	w := start(t, local, remote, d)
+	for _, object := range all {
+		w.remoteData(t, object.GetName(), "")
+	}
+	assert.Len(t, d.all(), objects)
+}
+
 func TestANamespaceThatCannotBeReadDelaysNoOther(t *testing.T) {
 	local, remote := twoNamespaces(t, localMap("settings", map[string]string{"k": "1"}))
 	remote.deny("bank-rome", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil))
@@ -167,5 +183,5 @@ func TestANamespaceThatCannotBeReadDelaysNoOther(t *testing.T) {
 	w := start(t, local, remote, d)
 	w.remoteData(t, "settings", "1")
 	w.end()
-	assert.Less(t, w.engine.firstPolls, firstPolls)
+	assert.Less(t, w.engine.firstPolls, maxFirstPolls)
 }
