@@ -54,7 +54,7 @@ func TestEveryQueueUsesTheLimiter(t *testing.T) {
 			calls := selectors(declaration)
 			if calls["NewControllerManagedBy"] {
 				controllers++
-				assert.True(t, calls["Limiter"] && calls["WithOptions"], "%s: the controller needs controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}", path)
+				assert.True(t, (calls["Limiter"] || calls["GetClient"] && calls["Options"]) && calls["WithOptions"], "%s: the controller needs fair.Options, or controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}", path)
 			}
 			if filepath.Dir(path) != filepath.Join(host, "kit", "retry") {
 				assert.False(t, calls["NewTypedItemExponentialFailureRateLimiter"] || calls["DefaultTypedControllerRateLimiter"], "%s: retry.Limiter is for all queues", path)
