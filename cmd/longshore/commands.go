@@ -99,6 +99,7 @@ func managerCommand() *cobra.Command {
 	f.StringVar(&o.PodSecurityLevel, "pod-security-level", "baseline", "Pod Security level of the pods of consumers: privileged, baseline or restricted; a namespace's label pod-security.kubernetes.io/enforce takes precedence")
 	f.BoolVar(&o.NodeFailure, "enable-node-failure-controller", false, "delete terminating pods of consumers on nodes that are not ready without their kubelet's confirmation, so that they are created on other nodes")
 	f.StringSliceVar(&o.ReservedNamespaces, "reserved-namespaces", nil, "patterns of names that consumers do not get for namespaces, such as istio-*; names that end in their own cluster ID are excepted")
+	f.StringVar(&o.ConsumerLimits, "consumer-limits", "", "what a consumer has in this cluster beside its pods: JSON with namespaces, their number, perNamespace, the ResourceQuota of each of them, and perConsumer, the largest sums of these ResourceQuotas; empty for no limits")
 	f.Var(objectKey{&o.DefaultVkOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none; virtual kubelets with its image follow it")
 	f.StringVar(&o.KubeletNetworkPolicy, "vk-network-policy", "", "give virtual kubelets NetworkPolicies that allow the kubelet API and the metrics: JSON with metricsFrom, the peers that may read the metrics, and egress, the egress rules; {} restricts neither")
 	f.BoolVar(&o.Replication, "enable-replication", true, "run the replicator in this process; switch it off where the replicator runs alone")

@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
+	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 )
 
 // keptObjects are what the consumer rome, and an administrator of the provider, have in a namespace.
@@ -75,6 +77,7 @@ func TestAKeptNamespaceIsCleanedUpOnARealAPIServer(t *testing.T) {
 	}}, nm)
 	app, err := manager.New(manager.Options{
 		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1,
+		ConsumerLimits: `{"perNamespace": {"services": 5, "services.nodeports": 2, "configmaps": 10}, "perConsumer": {"services.nodeports": 2}}`,
 		Options: process.Options{Config: asManager(t, connection), ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
 	})
 	require.NoError(t, err)
@@ -99,6 +102,7 @@ func TestAKeptNamespaceIsCleanedUpOnARealAPIServer(t *testing.T) {
 			return rome.Create(t.Context(), object.DeepCopyObject().(client.Object)) == nil
 		}, soon, tick, "%T", object)
 	}
+	takesNoMorePorts(t, rome)
 	create(kept...)
 	keep := func(value string) {
 		t.Helper()
@@ -127,6 +131,25 @@ func TestAKeptNamespaceIsCleanedUpOnARealAPIServer(t *testing.T) {
 		err := milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, namespace)
 		return apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil
 	}, soon, tick, "without the annotation the namespace is deleted")
+}
+
+// takesNoMorePorts holds that the ResourceQuota of the namespace shop-rome is in effect, and that the
+// consumer cannot change it.
+func takesNoMorePorts(t *testing.T, rome client.Client) {
+	t.Helper()
+	service := func(ports int32) *corev1.Service {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: "ports-"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}}
+		for i := range ports {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: 80 + i})
+		}
+		return s
+	}
+	err := rome.Create(t.Context(), service(3))
+	require.ErrorContains(t, err, "exceeded quota: "+namespacemap.QuotaName)
+	require.NoError(t, rome.Create(t.Context(), service(2), client.DryRunAll))
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: namespacemap.QuotaName}}
+	assert.True(t, apierrors.IsForbidden(rome.Delete(t.Context(), quota)))
+	assert.True(t, apierrors.IsForbidden(rome.Patch(t.Context(), quota, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":null}}`)))))
 }
 
 func isGone(t planetest.T, c client.Client, object client.Object) bool {

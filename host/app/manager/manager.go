@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/app/process"
@@ -66,6 +67,8 @@ type Options struct {
 	NodeFailure bool
 	// ReservedNamespaces are patterns of names that consumers may not use for namespaces.
 	ReservedNamespaces []string
+	// ConsumerLimits is JSON of namespacemap.Limits; empty means that nothing but pods is limited.
+	ConsumerLimits string
 	// Replication runs the replicator in this process instead of in a separate one.
 	Replication bool
 	// ResyncPeriod is the resync period of the replicator's informers.
@@ -121,6 +124,9 @@ func (o *Options) Validate() error {
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
 	}
+	if _, limitsErr := namespacemap.ParseLimits(o.ConsumerLimits); limitsErr != nil {
+		err = errors.Join(err, fmt.Errorf("--consumer-limits: %w", limitsErr))
+	}
 	return err
 }
 
@@ -145,8 +151,10 @@ func New(options Options) (*process.App, error) {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowEndpointSlice}),
 				Transform: metadata.Trim,
 			},
-			&rbacv1.Role{}:        {Label: virtualnode.RoleSelector()},
-			&rbacv1.ClusterRole{}: {Label: virtualnode.RoleSelector()},
+			// Those of remote namespaces.
+			&corev1.ResourceQuota{}: {Label: labels.SelectorFromSet(labels.Set{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue})},
+			&rbacv1.Role{}:          {Label: virtualnode.RoleSelector()},
+			&rbacv1.ClusterRole{}:   {Label: virtualnode.RoleSelector()},
 			// Policies and their modules.
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 		},
@@ -167,6 +175,10 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 	if err != nil {
 		return fmt.Errorf("--vk-network-policy: %w", err)
 	}
+	limits, err := namespacemap.ParseLimits(options.ConsumerLimits)
+	if err != nil {
+		return fmt.Errorf("--consumer-limits: %w", err)
+	}
 	return errors.Join(
 		wrapSetup("shadowpod", (&shadowpod.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
@@ -176,7 +188,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: clock.RealClock{},
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Retain: options.Storage.retain(mgr),
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Limits: limits, Retain: options.Storage.retain(mgr),
 		}).SetupWithManager(mgr)),
 		wrapSetup("namespaceoffloading", (&namespaceoffloading.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,

@@ -23,6 +23,38 @@ type pass struct {
 	// origin is the consumer's cluster ID. If it is not known, err is set.
 	origin string
 	err    error
+
+	// left is how many more namespaces this pass changes. isCut is set when there were more.
+	left  int
+	isCut bool
+	// owned is how many namespaces the consumer has, with those of its other NamespaceMaps and those
+	// that are being deleted.
+	owned int
+	// tenants are the cluster IDs of all consumers; nil until they are read.
+	tenants []string
+	// quotas are the ResourceQuotas of the consumer by namespace.
+	quotas map[string]*corev1.ResourceQuota
+}
+
+// portion is how many namespaces one pass changes. Then the NamespaceMaps of other consumers have
+// their turn.
+const portion = 20
+
+// maxRefused is how many more mappings than namespaces are in the status, which say why they have
+// none. The size of an object is limited.
+const maxRefused = 100
+
+// isFull reports whether the status has no place for the failure of a mapping.
+func (p *pass) isFull(local string) bool {
+	_, known := p.nm.Status.CurrentMapping[local]
+	return !known && p.r.Limits.Namespaces > 0 && len(p.nm.Status.CurrentMapping) >= p.r.Limits.Namespaces+maxRefused
+}
+
+// spend reports whether this pass may change another namespace.
+func (p *pass) spend() bool {
+	p.left--
+	p.isCut = p.isCut || p.left < 0
+	return p.left >= 0
 }
 
 // ensureOne creates one namespace and its RoleBinding, and restores the metadata that identifies
@@ -36,7 +68,9 @@ func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 	case err != nil:
 		return err
 	case namespace == nil:
-		err = p.create(ctx, local, remote)
+		if err = p.checkNumber(); err == nil {
+			err = p.create(ctx, local, remote)
+		}
 	case !isManaged(namespace, binding, p.nm, p.origin):
 		err = fmt.Errorf("namespace %q: %w", remote, errNotManaged)
 	case !namespace.DeletionTimestamp.IsZero():
@@ -50,7 +84,12 @@ func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 	if err != nil {
 		return err
 	}
-	return p.ensureBinding(ctx, binding, remote)
+	isNew := namespace == nil
+	// The consumer has no right before the limits are in effect.
+	if err := p.ensureQuota(ctx, remote, isNew); err != nil && (binding == nil || !errors.Is(err, errCut)) {
+		return err
+	}
+	return p.ensureBinding(ctx, binding, remote, isNew)
 }
 
 // read returns a namespace and the consumer's RoleBinding in it, nil if they do not exist.
@@ -73,20 +112,43 @@ func (p *pass) read(ctx context.Context, remote string) (*corev1.Namespace, *rba
 	return namespace, binding, nil
 }
 
-func (p *pass) create(ctx context.Context, local, remote string) error {
-	tenants := &corev1.NamespaceList{}
-	if err := p.r.Client.List(ctx, tenants, client.HasLabels{liqocorev1beta1.TenantNamespaceLabel}); err != nil {
+// checkNumber returns an error if the consumer may not have another namespace.
+func (p *pass) checkNumber() error {
+	if p.r.Limits.Namespaces == 0 || p.owned < p.r.Limits.Namespaces {
+		return nil
+	}
+	return fmt.Errorf("%w (%d)", errTooMany, p.r.Limits.Namespaces)
+}
+
+// readTenants reads the cluster IDs of all consumers, once for a pass.
+func (p *pass) readTenants(ctx context.Context) error {
+	if p.tenants != nil {
+		return nil
+	}
+	list := &corev1.NamespaceList{}
+	if err := p.r.Client.List(ctx, list, client.HasLabels{liqocorev1beta1.TenantNamespaceLabel}); err != nil {
 		return fmt.Errorf("listing tenant namespaces: %w", err)
 	}
-	var ids []string
-	for i := range tenants.Items {
-		if id, err := Consumer(&tenants.Items[i]); err == nil {
-			ids = append(ids, id)
+	p.tenants = []string{}
+	for i := range list.Items {
+		if id, err := Consumer(&list.Items[i]); err == nil {
+			p.tenants = append(p.tenants, id)
 		}
 	}
-	if err := p.r.Names.Check(remote, p.origin, ids); err != nil {
+	return nil
+}
+
+func (p *pass) create(ctx context.Context, local, remote string) error {
+	if err := p.readTenants(ctx); err != nil {
 		return err
 	}
+	if err := p.r.Names.Check(remote, p.origin, p.tenants); err != nil {
+		return err
+	}
+	if !p.spend() {
+		return errCut
+	}
+	p.owned++
 	if err := p.r.Client.Create(ctx, ForgeNamespace(p.nm, p.origin, local, remote)); err != nil {
 		return fmt.Errorf("creating namespace %q: %w", remote, err)
 	}
@@ -108,10 +170,12 @@ func (p *pass) restore(ctx context.Context, namespace *corev1.Namespace, local s
 }
 
 // ensureBinding ensures that only the consumer's group is bound in the namespace.
-func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, remote string) error {
+func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, remote string, isNew bool) error {
 	desired := ForgeRoleBinding(p.nm, p.origin, remote)
 	var err error
 	switch {
+	case binding == nil && !isNew && !p.spend():
+		return errCut
 	case binding == nil:
 		err = p.r.Client.Create(ctx, desired)
 	case binding.RoleRef != desired.RoleRef:
@@ -127,6 +191,17 @@ func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, r
 		return fmt.Errorf("binding role %s in namespace %q: %w", RemoteRole, remote, err)
 	}
 	return nil
+}
+
+// namespaces returns all namespaces of the consumer.
+func (p *pass) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
+	list := &corev1.NamespaceList{}
+	if err := p.r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: p.origin}); err != nil {
+		return nil, fmt.Errorf("listing the namespaces of consumer %q: %w", p.origin, err)
+	}
+	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
+		return namespace.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == ""
+	}), nil
 }
 
 // remove withdraws the namespaces that are no longer desired and returns how many of them still
@@ -159,9 +234,9 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 
 // removeUnlisted withdraws managed namespaces that are neither in spec nor in status.
 func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (int, error) {
-	all := &corev1.NamespaceList{}
-	if err := p.r.Client.List(ctx, all); err != nil {
-		return 0, fmt.Errorf("listing namespaces: %w", err)
+	all, err := p.namespaces(ctx)
+	if err != nil {
+		return 0, err
 	}
 	listed := map[string]bool{}
 	for _, remote := range desired {
@@ -171,8 +246,8 @@ func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (i
 		listed[current.RemoteNamespace] = true
 	}
 	var unlisted []*corev1.Namespace
-	for i := range all.Items {
-		namespace := &all.Items[i]
+	for i := range all {
+		namespace := &all[i]
 		if listed[namespace.Name] || !OwnedBy(namespace, p.nm, p.origin) {
 			continue
 		}
@@ -223,6 +298,12 @@ func (p *pass) removeOne(ctx context.Context, local, remote string) (bool, error
 // withdraw takes a namespace from the consumer: it deletes the namespace, or what the consumer has in
 // it. It reports whether nothing is left to do.
 func (p *pass) withdraw(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
+	if !namespace.DeletionTimestamp.IsZero() {
+		return false, nil // Its end causes an event.
+	}
+	if !p.spend() {
+		return false, nil
+	}
 	// The cache may not have the annotation that keeps the namespace.
 	name := namespace.Name
 	namespace = &corev1.Namespace{}

@@ -10,11 +10,13 @@
 package namespacemap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,7 +39,10 @@ import (
 )
 
 // maxMessage is the maximum length of a message in the status, in bytes.
-const maxMessage = 1024
+const maxMessage = 512
+
+// errorPause is how soon the rest of a NamespaceMap is worked on when some of it has failed.
+const errorPause = 5 * time.Second
 
 // Event reasons and actions on the NamespaceMap.
 const (
@@ -57,6 +62,10 @@ var (
 	errReserved = errors.New("the name is reserved by the provider")
 	// errTerminating is the error of a mapping to a namespace that is being deleted.
 	errTerminating = errors.New("the namespace is still being deleted")
+	// errTooMany is the error of a mapping of a consumer that has as many namespaces as it may have.
+	errTooMany = errors.New("the provider gives this consumer no more namespaces: offload fewer, or ask the provider to raise provider.limits.namespaces")
+	// errCut is the error of a mapping on which the next pass, or that after an event, goes on.
+	errCut = errors.New("left for the next pass")
 	// errStale is the error of a reconcile with an outdated NamespaceMap.
 	errStale = errors.New("the cache is stale")
 	// errNoTenant is the error of a NamespaceMap outside of tenant namespaces: its consumer is
@@ -74,17 +83,20 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Names validates the names of namespaces.
 	Names Names
+	// Limits bound what a consumer has.
+	Limits Limits
 	// Retain keeps the data that must outlive a namespace, which is deleted only afterwards. It may
 	// be nil.
 	Retain func(ctx context.Context, namespace string) error
 }
 
-// SetupWithManager registers watches on replicated NamespaceMaps, and on their namespaces and
-// RoleBindings.
+// SetupWithManager registers watches on replicated NamespaceMaps, and on their namespaces,
+// RoleBindings and ResourceQuotas.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote,verbs=bind
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -93,6 +105,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isConcerned))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isManagedPredicate())).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isManagedPredicate())).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(quotaChanges())).
 		WithOptions(fair.Options(mgr.GetClient(), 1)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -161,6 +174,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of NamespaceMap %s: %w", Owner(nm), patchErr))
 		}
 	}
+	if p.isCut {
+		// The queue serves other consumers first. An error of one mapping does not slow down the others.
+		pause := time.Millisecond
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Some namespaces failed, the rest follows")
+			pause = errorPause
+		}
+		return ctrl.Result{RequeueAfter: pause}, nil
+	}
 	if err != nil || nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
 		return ctrl.Result{}, err
 	}
@@ -180,13 +202,17 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, nm *offloadingv1beta1.
 
 // newPass returns a pass with the consumer of a NamespaceMap.
 func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.NamespaceMap) *pass {
-	p := &pass{r: r, nm: nm}
+	p := &pass{r: r, nm: nm, left: portion}
 	tenant := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: nm.Namespace}, tenant); err != nil {
 		p.err = fmt.Errorf("reading tenant namespace %q: %w", nm.Namespace, err)
 		return p
 	}
-	p.origin, p.err = Consumer(tenant)
+	if p.origin, p.err = Consumer(tenant); p.err != nil {
+		return p
+	}
+	owned, err := p.namespaces(ctx)
+	p.owned, p.err = len(owned), errors.Join(err, p.readQuotas(ctx))
 	return p
 }
 
@@ -195,14 +221,31 @@ func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.Namespac
 func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]string) error {
 	conflicts := Conflicts(desired, p.nm.Status.CurrentMapping)
 	var errs []error
-	for _, local := range slices.Sorted(maps.Keys(desired)) {
+	for _, local := range p.order(desired) {
 		err := conflicts[local]
 		if err == nil {
 			err = p.ensureOne(ctx, local, desired[local])
 		}
+		if errors.Is(err, errCut) || err != nil && p.isFull(local) {
+			continue
+		}
 		errs = append(errs, r.recordResult(p.nm, local, desired[local], err))
 	}
 	return errors.Join(errs...)
+}
+
+// order returns the local namespaces in the order in which a pass works on them: those that failed
+// before do not keep the others from their turn.
+func (p *pass) order(desired map[string]string) []string {
+	failed := func(local string) int {
+		if p.nm.Status.CurrentMapping[local].Phase == offloadingv1beta1.MappingCreationLoopBackOff {
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedFunc(maps.Keys(desired), func(a, b string) int {
+		return cmp.Or(cmp.Compare(failed(a), failed(b)), cmp.Compare(a, b))
+	})
 }
 
 // recordResult sets the status of one mapping. It returns the error if a retry can help. A
@@ -223,9 +266,11 @@ func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, rem
 		return err
 	default:
 		status.Phase, status.Message = offloadingv1beta1.MappingCreationLoopBackOff, kitevents.Cut(err.Error(), maxMessage)
-		r.Events.Eventf(nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace,
-			"Failed to create namespace %q for local namespace %q: %v", remote, local, err)
-		if errors.Is(err, errShared) || errors.Is(err, errReserved) {
+		if status != current {
+			r.Events.Eventf(nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace,
+				"Failed to create namespace %q for local namespace %q: %v", remote, local, err)
+		}
+		if needsChange(err) {
 			err = nil
 		}
 	}
@@ -233,6 +278,11 @@ func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, rem
 	return err
 }
 
+// needsChange reports whether only another mapping, or the end of one, helps. Both cause an event.
+func needsChange(err error) bool {
+	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errTooMany)
+}
+
 func isTransient(err error) bool {
-	return !errors.Is(err, errNotManaged) && !errors.Is(err, errShared) && !errors.Is(err, errReserved) && !apierrors.IsInvalid(err)
+	return !errors.Is(err, errNotManaged) && !needsChange(err) && !apierrors.IsInvalid(err)
 }

@@ -21,6 +21,9 @@ const (
 	// KeepNamespaceAnnotation with the value "true" on a remote namespace keeps the namespace when it
 	// is no longer offloaded. The provider sets it. The consumer's objects are deleted one by one.
 	KeepNamespaceAnnotation = "longshore.dev/keep-namespace"
+	// CustomLimitsAnnotation with the value "true" on the ResourceQuota of a remote namespace keeps
+	// the limits that an administrator of the provider has set.
+	CustomLimitsAnnotation = "longshore.dev/custom-limits"
 	// NamespaceMapFinalizer is the finalizer of the provider's controller.
 	NamespaceMapFinalizer = "namespacemap-controller.liqo.io/finalizer"
 )
