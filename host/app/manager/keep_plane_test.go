@@ -78,7 +78,7 @@ func TestAKeptNamespaceIsCleanedUpOnARealAPIServer(t *testing.T) {
 	app, err := manager.New(manager.Options{
 		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1,
 		ConsumerLimits: `{"perNamespace": {"services": 5, "services.nodeports": 2, "configmaps": 10}, "perConsumer": {"services.nodeports": 2}}`,
-		Options: process.Options{Config: asManager(t, connection), ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
+		Options:        process.Options{Config: asManager(t, connection), ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

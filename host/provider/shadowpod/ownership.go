@@ -2,6 +2,7 @@ package shadowpod
 
 import (
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,8 @@ import (
 
 const (
 	// firstPause and longestPause bound the pause before a change of a pod's metadata that
-	// another writer has reverted.
+	// another writer has reverted, and between two creations of a pod that does not last. A pod
+	// that lasts twice as long as the longest pause begins anew.
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
 )
@@ -46,31 +48,29 @@ func ownershipOf(pod *corev1.Pod) *corev1.Pod {
 	}}
 }
 
-// attempt is a change of a pod's metadata that was sent.
+// attempt is a request that was sent: a change of a pod's metadata, or the creation of a pod.
 type attempt struct {
-	pod   types.UID
-	patch string
+	what  string
 	at    time.Time
 	pause time.Duration
 }
 
-// pauseBefore returns the pause before a change of a pod's metadata that was sent before and
-// reverted by another writer. When it returns 0, it records that the change is sent now.
-func (r *Reconciler) pauseBefore(key types.NamespacedName, pod types.UID, patch []byte) time.Duration {
-	now := r.Clock.Now()
-	next := attempt{pod: pod, patch: string(patch), at: now, pause: firstPause}
-	stored, _ := r.attempts.Load(key)
-	if last, ok := stored.(attempt); ok && last.pod == pod && last.patch == next.patch {
-		passed := now.Sub(last.at)
+// nextAttempt returns the attempt to record when the request is sent now, or how long to wait before
+// it is sent: a request that another writer reverts again and again, or whose pod does not last, is
+// sent ever more seldom.
+func (r *Reconciler) nextAttempt(attempts *sync.Map, key types.NamespacedName, what string) (attempt, time.Duration) {
+	next := attempt{what: what, at: r.Clock.Now(), pause: firstPause}
+	stored, _ := attempts.Load(key)
+	if last, ok := stored.(attempt); ok && last.what == what {
+		passed := next.at.Sub(last.at)
 		if passed < last.pause {
-			return last.pause - passed
+			return attempt{}, last.pause - passed
 		}
 		if passed < 2*longestPause {
 			next.pause = min(2*last.pause, longestPause)
 		}
 	}
-	r.attempts.Store(key, next)
-	return 0
+	return next, 0
 }
 
 // withoutKeys returns the entries of m whose keys are not in keys.

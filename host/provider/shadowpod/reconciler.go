@@ -4,7 +4,8 @@
 // Labels, annotations, and what Kubernetes lets change in the spec of a running pod follow the
 // ShadowPod (ADR 68). A pod that vanishes while
 // its ShadowPod is not terminal is created again, so the workload survives an eviction or a
-// drained node without its consumer. The garbage collector deletes the pod of a deleted
+// drained node without its consumer; at once, or after a pause that doubles while its pods do not
+// last. The garbage collector deletes the pod of a deleted
 // ShadowPod.
 package shadowpod
 
@@ -55,6 +56,14 @@ var (
 	errStalePod = errors.New("pod of an earlier ShadowPod of this name still exists")
 )
 
+// pausedError is the error for a pod that is created again after a pause.
+type pausedError struct{ left time.Duration }
+
+// Error implements error.
+func (e *pausedError) Error() string {
+	return "its last pods did not last: created again after a pause"
+}
+
 // Reconciler turns ShadowPods into pods.
 type Reconciler struct {
 	// Client reads from the manager's cache, which holds pods with the managed-by label only,
@@ -73,6 +82,9 @@ type Reconciler struct {
 
 	// attempts holds the last change of each pod's metadata, by name.
 	attempts sync.Map
+	// creations holds the last creation of each ShadowPod's pod, by name. It begins anew with the
+	// process.
+	creations sync.Map
 }
 
 // SetupWithManager watches ShadowPods and the pods that they own.
@@ -119,6 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case apierrors.IsNotFound(err):
 		r.attempts.Delete(request.NamespacedName)
+		r.creations.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading ShadowPod %s: %w", request, err)
@@ -132,7 +145,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
 	pod, err := r.getOrCreatePod(ctx, shadow)
 	var forbidden *forbiddenError
+	var paused *pausedError
 	switch {
+	case errors.As(err, &paused):
+		return ctrl.Result{RequeueAfter: paused.left}, nil
 	case errors.Is(err, errNotControlled), errors.Is(err, errStalePod), errors.As(err, &forbidden):
 		return ctrl.Result{RequeueAfter: creationRetry}, nil
 	case err != nil || pod == nil:
@@ -185,7 +201,8 @@ func (r *Reconciler) keepOwnership(ctx context.Context, shadow *offloadingv1beta
 
 // getOrCreatePod returns the ShadowPod's pod, and creates it when it is absent. The error is
 // errNotControlled when an unmanaged pod has the name, errStalePod when the pod of an earlier
-// ShadowPod has it, and a [forbiddenError] when the security level forbids the pod. Pod and
+// ShadowPod has it, a [forbiddenError] when the security level forbids the pod, and a [pausedError]
+// when its last pods did not last. Pod and
 // error are nil when the namespace is terminating, and when the cached ShadowPod is stale.
 func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key := client.ObjectKeyFromObject(shadow)
@@ -196,6 +213,10 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 		return r.checkOwner(ctx, shadow, pod)
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
+	}
+	next, wait := r.nextAttempt(&r.creations, key, string(shadow.UID))
+	if wait > 0 {
+		return nil, &pausedError{left: wait}
 	}
 	pod = ForgePod(shadow)
 	if err := r.translateHostAliases(ctx, shadow, pod); err != nil {
@@ -210,6 +231,7 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 	refusal := refusalMessage(err)
 	switch {
 	case err == nil:
+		r.creations.Store(key, next)
 		return pod, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		log.FromContext(ctx).V(1).Info("Namespace is terminating, not creating the pod")
@@ -282,9 +304,12 @@ func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("encoding the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if pause := r.pauseBefore(client.ObjectKeyFromObject(pod), pod.UID, content); pause > 0 {
-		return ctrl.Result{RequeueAfter: pause}, nil
+	key := client.ObjectKeyFromObject(pod)
+	next, wait := r.nextAttempt(&r.attempts, key, string(pod.UID)+string(content))
+	if wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+	r.attempts.Store(key, next)
 	err = r.patch(ctx, pod, map[string]any{"metadata": changes.Patch(pod)})
 	switch {
 	case err == nil:
