@@ -31,6 +31,9 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
+// syncedPatience is less than the kubelet waits for a probe by default, one second.
+const syncedPatience = 500 * time.Millisecond
+
 // Options are the options of every process. The names are those of the command's flags.
 type Options struct {
 	// Config is the client configuration of the local cluster.
@@ -72,7 +75,7 @@ type Definition struct {
 	Add func(ctrl.Manager) error
 	// Close is called when nothing of the process runs any more. It may be nil.
 	Close func(context.Context) error
-	// Ready returns an error until requests can be served. If nil, a running process is ready.
+	// Ready returns an error until requests can be served. If nil, a process whose caches are synced is ready.
 	Ready func(*http.Request) error
 }
 
@@ -129,14 +132,27 @@ func New(o *Options, d Definition) (*App, error) {
 	if err := mgr.Add(memory.NewReleaser(clock.RealClock{})); err != nil {
 		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
-	name, ready := "serving", healthz.Checker(d.Ready)
-	if d.Ready == nil {
-		name, ready = "ping", healthz.Ping
+	checks := []error{mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", Synced(mgr.GetCache()))}
+	if d.Ready != nil {
+		checks = append(checks, mgr.AddReadyzCheck("serving", d.Ready))
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck(name, ready)); err != nil {
+	if err := errors.Join(checks...); err != nil {
 		return nil, fmt.Errorf("adding health checks: %w", err)
 	}
 	return &App{name: d.Name, manager: mgr, close: d.Close}, nil
+}
+
+// Synced returns an error while an informer has not read its kind: what depends on it does not happen. A
+// replica that waits for the lease has few informers, and is ready with these.
+func Synced(caches cache.Cache) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), syncedPatience)
+		defer cancel()
+		if !caches.WaitForCacheSync(ctx) {
+			return errors.New("caches are not synced: the log names the kinds that cannot be listed")
+		}
+		return nil
+	}
 }
 
 // newLock returns the lock of a lease in Longshore's namespace, which is renewed rarely: most

@@ -3,12 +3,14 @@ package process_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
@@ -19,6 +21,16 @@ func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	err := (&process.Options{ClusterID: "Rome"}).Validate()
 	for _, want := range []string{`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required"} {
 		assert.ErrorContains(t, err, want)
+	}
+}
+
+// A manager whose informer failed was Ready all the time.
+func TestAProcessIsReadyWhenItsCachesAreSynced(t *testing.T) {
+	for name, synced := range map[string]bool{"synced": true, "an informer cannot list its kind": false} {
+		t.Run(name, func(t *testing.T) {
+			err := process.Synced(&informertest.FakeInformers{Synced: &synced})(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+			assert.Equal(t, synced, err == nil, "%v", err)
+		})
 	}
 }
 
