@@ -82,16 +82,16 @@ func controllerGen(args ...string) error {
 	return nil
 }
 
-// install writes one CRD into the chart, its deeper descriptions left out.
+// install writes one CRD into the chart, its fields bounded and its deeper descriptions left out.
 func install(file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("reading a generated CRD: %w", err)
 	}
 	name := filepath.Base(file)
-	out, err := trim(raw, strings.HasPrefix(name, ownGroup))
+	out, err := adapt(raw, strings.HasPrefix(name, ownGroup))
 	if err != nil {
-		return fmt.Errorf("trimming %s: %w", name, err)
+		return fmt.Errorf("adapting %s: %w", name, err)
 	}
 	// A name without the group is what people look for.
 	_, name, _ = strings.Cut(name, "_")
@@ -101,27 +101,28 @@ func install(file string) error {
 	return nil
 }
 
-func trim(raw []byte, keepAll bool) ([]byte, error) {
+func adapt(raw []byte, keepAll bool) ([]byte, error) {
 	var crd map[string]any
 	if err := yaml.Unmarshal(raw, &crd); err != nil {
 		return nil, fmt.Errorf("decoding: %w", err)
 	}
-	if !keepAll {
-		spec, _ := crd["spec"].(map[string]any)
-		versions, _ := spec["versions"].([]any)
-		for _, version := range versions {
-			v, _ := version.(map[string]any)
-			schema, _ := v["schema"].(map[string]any)
-			root, _ := schema["openAPIV3Schema"].(map[string]any)
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, version := range versions {
+		v, _ := version.(map[string]any)
+		schema, _ := v["schema"].(map[string]any)
+		root, _ := schema["openAPIV3Schema"].(map[string]any)
+		bound(root)
+		if !keepAll {
 			trimSchema(root, 0)
 		}
 	}
-	spec, err := yaml.Marshal(crd["spec"])
+	encoded, err := yaml.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the spec: %w", err)
 	}
 	// The chart compares it with that of the cluster: Helm upgrades no CRD.
-	if err := unstructured.SetNestedField(crd, fmt.Sprintf("%x", sha256.Sum256(spec)), "metadata", "annotations", digestAnnotation); err != nil {
+	if err := unstructured.SetNestedField(crd, fmt.Sprintf("%x", sha256.Sum256(encoded)), "metadata", "annotations", digestAnnotation); err != nil {
 		return nil, fmt.Errorf("annotating: %w", err)
 	}
 	out, err := yaml.Marshal(crd)

@@ -41,6 +41,7 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="preAllocated is immutable"
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	PreAllocated uint32 `json:"preAllocated,omitempty"`
 }
 

@@ -117,6 +117,7 @@ type InternalNodeList struct {
 // GeneveTunnelSpec is the desired state of a GeneveTunnel.
 type GeneveTunnelSpec struct {
 	// ID of the tunnel.
+	// +kubebuilder:validation:Minimum=0
 	ID uint32 `json:"id"`
 	// InternalNodeRef refers to the node.
 	InternalNodeRef *corev1.ObjectReference `json:"internalNodeRef"`

@@ -33,6 +33,7 @@ const (
 // ReflectorConfig configures the reflection of one resource.
 type ReflectorConfig struct {
 	// NumWorkers is the number of concurrent workers. 0 disables the reflection.
+	// +kubebuilder:validation:Minimum=0
 	NumWorkers uint `json:"workers"`
 	// Type of the reflection.
 	Type ReflectionType `json:"type,omitempty"`
