@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // Subresources of a pod through which Kubernetes changes it.
@@ -116,7 +117,7 @@ func (c *comparison) resources(field, name string) {
 		return
 	}
 	resized := Resized(&current.Resources, &desired.Resources)
-	if equality.Semantic.DeepEqual(resized, &current.Resources) {
+	if quantity.Equal(resized, &current.Resources) {
 		c.step(SubresourceResize, field)
 		return
 	}
@@ -129,7 +130,7 @@ func (c *comparison) podResources(field string) {
 		return
 	}
 	resized := Resized(c.current.Resources, c.desired.Resources)
-	if equality.Semantic.DeepEqual(resized, c.current.Resources) {
+	if quantity.Equal(resized, c.current.Resources) {
 		c.step(SubresourceResize, field)
 		return
 	}
@@ -157,7 +158,7 @@ func (c *comparison) tolerations(field string) {
 			all[at] = toleration
 		}
 	}
-	if equality.Semantic.DeepEqual(all, c.current.Tolerations) {
+	if quantity.Equal(all, c.current.Tolerations) {
 		c.step(SubresourcePod, field)
 		return
 	}
@@ -201,7 +202,7 @@ func Resized(current, desired *corev1.ResourceRequirements) *corev1.ResourceRequ
 		limit, hasLimit := desired.Limits[name]
 		request, hasRequest := desired.Requests[name]
 		before, hadRequest := current.Requests[name]
-		if wasLimit, ok := current.Limits[name]; !hasRequest && hasLimit && hadRequest && ok && before.Cmp(wasLimit) == 0 {
+		if wasLimit, ok := current.Limits[name]; !hasRequest && hasLimit && hadRequest && ok && quantity.Equal(before, wasLimit) {
 			request, hasRequest = limit, true
 		}
 		if hasLimit {
@@ -254,7 +255,7 @@ func WithoutLive(before, after *corev1.PodSpec) *corev1.PodSpec {
 		same.Resources = undoResize(before.Resources, same.Resources)
 	}
 	n := len(before.EphemeralContainers)
-	if len(same.EphemeralContainers) >= n && equality.Semantic.DeepEqual(same.EphemeralContainers[:n:n], before.EphemeralContainers) {
+	if len(same.EphemeralContainers) >= n && quantity.Equal(same.EphemeralContainers[:n:n], before.EphemeralContainers) {
 		same.EphemeralContainers = before.EphemeralContainers
 	}
 	return same

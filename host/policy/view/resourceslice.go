@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -88,21 +86,8 @@ func checkGrant(_, after map[string]any) error {
 	if err != nil {
 		return err
 	}
-	if err := CheckResources(list); err != nil {
+	if err := quantity.CheckList(list); err != nil {
 		return fmt.Errorf("status.resources: %w", err)
-	}
-	return nil
-}
-
-// CheckResources returns an error for resources that can be neither asked for nor granted.
-func CheckResources(list corev1.ResourceList) error {
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
-			return fmt.Errorf("%q: %s", name, problems[0])
-		}
-		if amount := list[name]; amount.Sign() < 0 {
-			return fmt.Errorf("%s=%s: amounts cannot be negative", name, amount.String())
-		}
 	}
 	return nil
 }

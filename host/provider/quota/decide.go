@@ -37,11 +37,11 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, before, shadow *offlo
 	if isNew && ptr.Deref(quota.Spec.Cordoned, false) {
 		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
 	}
-	if err := checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement); err != nil {
-		return &Denied{err.Error()}
-	}
 	requests, err := Requests(&shadow.Spec.Pod)
 	if err != nil {
+		return &Denied{err.Error()}
+	}
+	if err := checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement); err != nil {
 		return &Denied{err.Error()}
 	}
 	status := &quota.Status

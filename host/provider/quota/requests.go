@@ -10,44 +10,37 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
-var (
-	errNoContainers = errors.New("pod has no containers")
-	errNegative     = errors.New("amounts cannot be negative")
-)
+var errNoContainers = errors.New("pod has no containers")
 
 // Requests returns what a pod counts against a quota: the requests that the scheduler would
 // count, with sidecars and overhead, and one pod (T68). A limit without a request counts as the
-// request, which is what the API server makes of it. Negative amounts are an error: a consumer
-// would increase its quota with them. Requests of the pod count if they are more than those of its
+// request, which is what the API server makes of it. Amounts that are negative or out of bounds are an
+// error, before anything is computed: a consumer would increase its quota with the former, and stop the
+// decisions on all pods with the latter. Requests of the pod count if they are more than those of its
 // containers: before 1.34, an API server stores or drops them without a comparison (KEP 2837).
 func Requests(spec *corev1.PodSpec) (corev1.ResourceList, error) {
 	if len(spec.Containers) == 0 {
 		return nil, errNoContainers
 	}
+	if err := quantity.CheckAll(spec); err != nil {
+		return nil, fmt.Errorf("invalid pod: spec.%w", err)
+	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: spec.Overhead, Resources: spec.Resources.DeepCopy()}}
-	lists := []corev1.ResourceList{spec.Overhead}
 	for _, each := range []struct{ from, to *[]corev1.Container }{
 		{&spec.Containers, &pod.Spec.Containers}, {&spec.InitContainers, &pod.Spec.InitContainers},
 	} {
 		for i := range *each.from {
 			container := &(*each.from)[i]
-			requests := requestsOf(&container.Resources)
-			*each.to = append(*each.to, corev1.Container{RestartPolicy: container.RestartPolicy, Resources: corev1.ResourceRequirements{Requests: requests}})
-			lists = append(lists, requests)
+			*each.to = append(*each.to, corev1.Container{
+				RestartPolicy: container.RestartPolicy, Resources: corev1.ResourceRequirements{Requests: requestsOf(&container.Resources)},
+			})
 		}
 	}
 	if pod.Spec.Resources != nil {
 		pod.Spec.Resources.Requests = requestsOf(pod.Spec.Resources)
-		lists = append(lists, pod.Spec.Resources.Requests)
-	}
-	for _, list := range lists {
-		for name, quantity := range list {
-			if quantity.Sign() < 0 {
-				return nil, fmt.Errorf("pod requests %s=%s: %w", name, quantity.String(), errNegative)
-			}
-		}
 	}
 	requests := larger(
 		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}),
@@ -70,7 +63,7 @@ func requestsOf(resources *corev1.ResourceRequirements) corev1.ResourceList {
 }
 
 // checkLimits returns an error if the containers do not request and limit resources as the
-// enforcement demands (wire P4.5).
+// enforcement demands (wire P4.5). [Requests] has checked the amounts.
 func checkLimits(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforcement) error {
 	if enforcement != offloadingv1beta1.SoftLimitsEnforcement && enforcement != offloadingv1beta1.HardLimitsEnforcement {
 		return nil

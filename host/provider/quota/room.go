@@ -53,11 +53,11 @@ type room struct {
 // take admits a new ShadowPod from the room, and reports whether it could. If the Quota has
 // changed, and for a change of a ShadowPod, a decision is needed.
 func (r *room) take(quota *offloadingv1beta1.Quota, shadow *offloadingv1beta1.ShadowPod, dryRun bool, now time.Time) bool {
-	if quota == nil || !r.isOpen(quota, now) || shadow.ResourceVersion != "" || checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement) != nil {
+	if quota == nil || !r.isOpen(quota, now) || shadow.ResourceVersion != "" {
 		return false
 	}
 	requests, err := Requests(&shadow.Spec.Pod)
-	if err != nil || !covers(r.left, requests) {
+	if err != nil || checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement) != nil || !covers(r.left, requests) {
 		return false
 	}
 	if !dryRun {

@@ -9,12 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
-	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // Reasons of the conditions of a ResourceSlice (wire P4.3).
@@ -92,7 +91,7 @@ func asksPolicies(slice *authv1beta1.ResourceSlice, condition authv1beta1.Tenant
 	case offer.ClassDisabled:
 		deny(status, reasonClassDisabled, "The default class is disabled in this cluster. Ask its administrators for a class.", now)
 	default:
-		err := view.CheckResources(slice.Spec.Resources)
+		err := quantity.CheckList(slice.Spec.Resources)
 		if err == nil {
 			return true
 		}
@@ -131,7 +130,7 @@ func accept(status *authv1beta1.ResourceSliceStatus, message string, now metav1.
 // grant sets what the slice gets. A resource that is no longer granted goes (Q1).
 func grant(slice *authv1beta1.ResourceSlice, granted corev1.ResourceList, offer *Offer, storage []storagev1.StorageClass) {
 	// An equal list stays as it is, since quantities have several forms.
-	if !equality.Semantic.DeepEqual(slice.Status.Resources, granted) {
+	if !quantity.Equal(slice.Status.Resources, granted) {
 		slice.Status.Resources = granted
 	}
 	slice.Status.StorageClasses = storageTypes(storage, offer)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +13,7 @@ import (
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -41,7 +41,8 @@ func isUnauthenticated(status *authv1beta1.ResourceSliceStatus) bool {
 
 // keepQuota brings the Quota of a slice in line with the slice and with its Tenant.
 func (r *Reconciler) keepQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition) error {
-	if !isAccepted(&slice.Status) {
+	// Another controller may have granted what its consumer asks for.
+	if !isAccepted(&slice.Status) || quantity.CheckList(slice.Status.Resources) != nil {
 		return r.cordonQuotas(ctx, slice)
 	}
 	return r.ensureQuota(ctx, slice, quotaSpec(slice, condition, r.LimitsEnforcement))
@@ -75,7 +76,7 @@ func (r *Reconciler) cordonQuotas(ctx context.Context, slice *authv1beta1.Resour
 func (r *Reconciler) updateQuota(ctx context.Context, quota *offloadingv1beta1.Quota, change func(*offloadingv1beta1.Quota)) error {
 	before := quota.DeepCopy()
 	change(quota)
-	if equality.Semantic.DeepEqual(before, quota) {
+	if quantity.Equal(before, quota) {
 		return nil
 	}
 	if err := r.Client.Update(ctx, quota); client.IgnoreNotFound(err) != nil {
@@ -123,7 +124,7 @@ func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.Resourc
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: spec.User, Namespace: slice.Namespace}}
 	if _, err := ctrl.CreateOrUpdate(ctx, r.Client, quota, func() error {
 		// An equal list stays as it is, since quantities have several forms.
-		if !equality.Semantic.DeepEqual(quota.Spec, *spec) {
+		if !quantity.Equal(quota.Spec, *spec) {
 			quota.Spec = *spec
 		}
 		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.QuotaClassAnnotation, classOf(slice))

@@ -16,7 +16,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -34,6 +33,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/fair"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/policy/view"
@@ -283,7 +283,7 @@ func (r *Reconciler) denyAuthentication(slice *authv1beta1.ResourceSlice, messag
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, slice, before *authv1beta1.ResourceSlice) error {
-	if equality.Semantic.DeepEqual(before.Status, slice.Status) {
+	if quantity.Equal(before.Status, slice.Status) {
 		return nil
 	}
 	if err := r.Client.Status().Patch(ctx, slice, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {

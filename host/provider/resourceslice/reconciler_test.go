@@ -30,6 +30,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
@@ -175,6 +176,33 @@ func request(cpu string) func(*authv1beta1.ResourceSlice) {
 	return func(s *authv1beta1.ResourceSlice) {
 		s.Spec.Resources = list(map[corev1.ResourceName]string{"cpu": cpu})
 	}
+}
+
+// A consumer asks for amounts that nothing may compute with, and then for others.
+func TestHostileRequests(t *testing.T) {
+	p := newProvider(t)
+	for text, amount := range hostile.Quantities() {
+		if amount.IsZero() {
+			continue // The API server stores 0.
+		}
+		p.change(t, func(s *authv1beta1.ResourceSlice) { s.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: amount} })
+		assert.False(t, p.isGranted(t), "%.30s", text)
+		p.change(t, request("1"))
+		assert.True(t, p.isGranted(t), "after %.30s", text)
+	}
+	// What an earlier version, or another controller, has granted.
+	bomb := list(map[corev1.ResourceName]string{"cpu": "1e2000000000"})
+	p.slice.Spec.Class, p.slice.Status.Resources = "gpu", bomb
+	require.NoError(t, p.client.Status().Update(t.Context(), p.slice))
+	p.change(t, setClass("gpu"))
+	assert.True(t, ptr.Deref(p.quota(t).Spec.Cordoned, false))
+	quota := p.quota(t)
+	quota.Spec.Resources = bomb
+	require.NoError(t, p.client.Update(t.Context(), quota))
+	p.slice.Spec.Class, p.slice.Status.Resources = DefaultClass, bomb
+	p.change(t, setClass(DefaultClass))
+	assert.True(t, p.isGranted(t))
+	assert.Equal(t, "1", p.slice.Status.Resources.Cpu().String())
 }
 
 // TestAConsumerKeepsNoGrantByARequestThatIsNotDecided has a consumer evade a policy that does not grant

@@ -10,6 +10,8 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // DefaultSecurityLevel is the level of the Pod Security standards for pods of consumers.
@@ -62,8 +64,12 @@ func SecurityViolation(level api.Level, namespaceLabels map[string]string, pod *
 }
 
 // checkSecurity returns a [forbiddenError] when the security level of the namespace forbids the
-// pod. A namespace that is not in the cache has the default level.
+// pod, and for amounts that are out of bounds. A namespace that is not in the cache has the default level.
 func (r *Reconciler) checkSecurity(ctx context.Context, pod *corev1.Pod) error {
+	// The webhook refuses such a ShadowPod, but may not have been there when it was created.
+	if err := quantity.CheckAll(&pod.Spec); err != nil {
+		return &forbiddenError{reason: "spec." + err.Error()}
+	}
 	namespace := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Pod Security level of namespace %q: %w", pod.Namespace, err)

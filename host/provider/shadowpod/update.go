@@ -14,6 +14,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // podSpec is the path of the spec in a pod.
@@ -29,6 +30,11 @@ func (r *Reconciler) updateSpec(ctx context.Context, shadow *offloadingv1beta1.S
 	if !recorded {
 		delete(want.Annotations, podupdate.AppliedAnnotation)
 		return 0, nil
+	}
+	if err := quantity.CheckAll(&shadow.Spec.Pod); err != nil {
+		want.Annotations[podupdate.AppliedAnnotation] = text
+		r.Events.Eventf(pod, shadow, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Change of the pod not applied: spec.%s", err)
+		return longestPause, nil
 	}
 	desired, applied := podupdate.FieldsOf(&shadow.Spec.Pod), podupdate.Decode(text)
 	applied.Complete(desired)

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -56,6 +57,12 @@ func (m *Mutator) Handle(ctx context.Context, request admission.Request) admissi
 	if err := json.Unmarshal(request.Object.Raw, shadow); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the ShadowPod: %w", err))
 	}
+	if isRequested(request.Operation, shadow) {
+		// The API server validates after this webhook.
+		if err := quantity.CheckJSON[offloadingv1beta1.ShadowPod](request.Object.Raw); err != nil {
+			return admission.Denied(err.Error())
+		}
+	}
 	if request.Operation == admissionv1.Create {
 		if response := m.Allowed.check(request.Object.Raw); !response.Allowed {
 			return response
@@ -73,6 +80,12 @@ func (m *Mutator) Handle(ctx context.Context, request admission.Request) admissi
 		return response
 	}
 	return m.Policies.admit(ctx, &request, shadow, response)
+}
+
+// isRequested reports whether a request creates or changes a ShadowPod that is not being deleted:
+// removing a finalizer must succeed even if the object is invalid.
+func isRequested(operation admissionv1.Operation, shadow metav1.Object) bool {
+	return operation == admissionv1.Create || operation == admissionv1.Update && shadow.GetDeletionTimestamp() == nil
 }
 
 // label sets the creator label.

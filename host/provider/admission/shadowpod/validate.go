@@ -8,13 +8,13 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -37,6 +37,12 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 	shadow := &offloadingv1beta1.ShadowPod{}
 	if err := v.Decoder.DecodeRaw(request.Object, shadow); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the ShadowPod: %w", err))
+	}
+	if isRequested(request.Operation, shadow) {
+		// Also without Quotas: the provider's scheduler and controllers compute with what its pod has.
+		if err := quantity.CheckAll(&shadow.Spec); err != nil {
+			return admission.Denied("spec." + err.Error())
+		}
 	}
 	switch request.Operation {
 	case admissionv1.Create:
@@ -103,7 +109,7 @@ func (v *Validator) update(ctx context.Context, request *admission.Request, befo
 
 // isResized reports whether the resources of a container or of the pod differ.
 func isResized(before, after *corev1.PodSpec) bool {
-	return !equality.Semantic.DeepEqual(resourcesOf(before), resourcesOf(after))
+	return !quantity.Equal(resourcesOf(before), resourcesOf(after))
 }
 
 // resourcesOf returns the resources of the pod, which may be nil, of its init containers and of its
@@ -126,7 +132,7 @@ func validateUpdate(before, after *offloadingv1beta1.ShadowPod) string {
 	if !isDeleted && origin == "" || after.Labels[offloadingv1beta1.OriginLabel] != origin {
 		return fmt.Sprintf("label %s is missing or changes", offloadingv1beta1.OriginLabel)
 	}
-	if !equality.Semantic.DeepEqual(podupdate.WithoutLive(&before.Spec.Pod, &after.Spec.Pod), &before.Spec.Pod) {
+	if !quantity.Equal(podupdate.WithoutLive(&before.Spec.Pod, &after.Spec.Pod), &before.Spec.Pod) {
 		return "only images, CPU and memory, activeDeadlineSeconds and tolerations of a ShadowPod may change, and ephemeral containers be added: " +
 			"delete it and create it again"
 	}
@@ -149,7 +155,7 @@ func validateResize(before, after *corev1.PodSpec) string {
 	}
 	for i := range after.InitContainers {
 		c := &after.InitContainers[i]
-		if init(c) && !equality.Semantic.DeepEqual(before.InitContainers[i].Resources, c.Resources) {
+		if init(c) && !quantity.Equal(before.InitContainers[i].Resources, c.Resources) {
 			return fmt.Sprintf("the resources of init container %q may not change", c.Name)
 		}
 	}
@@ -193,7 +199,7 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 				request = limit
 			}
 			isSet = isSet || limit.Sign() > 0 || request.Sign() > 0
-			isGuaranteed = isGuaranteed && limit.Sign() > 0 && request.Cmp(limit) == 0
+			isGuaranteed = isGuaranteed && limit.Sign() > 0 && quantity.Equal(request, limit)
 		}
 	}
 	switch {

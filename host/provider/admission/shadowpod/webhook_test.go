@@ -1,7 +1,9 @@
 package shadowpod
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,6 +23,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -158,6 +161,55 @@ func TestCreations(t *testing.T) {
 				assert.EqualValues(t, 403, response.Result.Code)
 			}
 		})
+	}
+}
+
+// An amount that nothing may compute with concerns its own ShadowPod only: also without Quotas, and in a
+// dry run. Each of them takes seconds or hours otherwise, during which the Quota decides about no other.
+func TestHostileAmountsAreDenied(t *testing.T) {
+	for text, amount := range hostile.Quantities() {
+		t.Run(fmt.Sprintf("%.30s", text), func(t *testing.T) {
+			with := func(s *offloadingv1beta1.ShadowPod) {
+				s.Name, s.ResourceVersion = "hostile", "7"
+				s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = amount
+			}
+			v := validator(t, namespace("rome"), quotaOf("1", nil))
+			for _, r := range []admission.Request{
+				request(t, admissionv1.Create, nil, shadowPod(with), user),
+				request(t, admissionv1.Update, shadowPod(nil), shadowPod(with), user),
+				request(t, admissionv1.Update, shadowPod(with), shadowPod(with), user),
+			} {
+				r.DryRun = ptr.To(true)
+				for _, validator := range []*Validator{v, {Decoder: v.Decoder, Reader: v.Reader, APIReader: v.APIReader}} {
+					response := validator.Handle(t.Context(), r)
+					require.False(t, response.Allowed)
+					assert.Contains(t, response.Result.Message, "spec.pod.containers[0].resources.requests: cpu=")
+				}
+			}
+			for name, after := range map[string]*offloadingv1beta1.ShadowPod{
+				"its amount is corrected": shadowPod(nil),
+				"its finalizer is removed": shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+					with(s)
+					s.DeletionTimestamp = &metav1.Time{Time: metav1.Now().Time}
+				}),
+			} {
+				response := v.Handle(t.Context(), request(t, admissionv1.Update, shadowPod(with), after, user))
+				if amount.Sign() > 0 { // A correction would change the QoS class otherwise.
+					assert.True(t, response.Allowed, "%s: %v", name, response.Result)
+				}
+			}
+		})
+	}
+}
+
+// The mutating webhook and its policies see what the API server has not validated.
+func TestAmountsThatNothingMayParseAreDenied(t *testing.T) {
+	for _, text := range []string{"1e-2000000000", "12345678901234567890e30000000"} {
+		r := request(t, admissionv1.Create, nil, shadowPod(nil), user)
+		r.Object.Raw = bytes.Replace(r.Object.Raw, []byte(`"cpu":"1"`), []byte(`"cpu":"`+text+`"`), 1)
+		response := (&Mutator{Enforce: true}).Handle(t.Context(), r)
+		require.False(t, response.Allowed)
+		assert.Contains(t, response.Result.Message, "spec.pod.containers[0].resources.requests.cpu: ")
 	}
 }
 
