@@ -24,6 +24,7 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 const (
@@ -117,7 +118,7 @@ func (c *counters) record(pods []*corev1.Pod, metrics map[types.UID]*metricsv1be
 	var window time.Duration
 	for _, pod := range pods {
 		m := metrics[pod.UID]
-		if m == nil {
+		if m == nil || quantity.CheckAll(m.Containers) != nil {
 			continue
 		}
 		p := podUsage{pod: pod}

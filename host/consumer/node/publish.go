@@ -11,13 +11,13 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -107,7 +107,7 @@ func (n *Node) needsPublish(desired *corev1.Node) bool {
 	published, server := n.published, n.server
 	n.mu.Unlock()
 	if published == nil || !maps.Equal(published.Labels, desired.Labels) || !maps.Equal(published.Annotations, desired.Annotations) ||
-		!equality.Semantic.DeepEqual(withoutHeartbeats(&published.Status), withoutHeartbeats(&desired.Status)) {
+		!quantity.Equal(withoutHeartbeats(&published.Status), withoutHeartbeats(&desired.Status)) {
 		return true
 	}
 	return server != nil && (!containsPairs(server.Labels, desired.Labels) || !containsPairs(server.Annotations, desired.Annotations) ||
@@ -135,7 +135,7 @@ func containsPairs(all, part map[string]string) bool {
 
 func containsResources(all, part corev1.ResourceList) bool {
 	for key, value := range part {
-		if current, exists := all[key]; !exists || current.Cmp(value) != 0 {
+		if current, exists := all[key]; !exists || !quantity.Equal(current, value) {
 			return false
 		}
 	}
@@ -169,7 +169,7 @@ func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
 		return
 	}
 	taints := mergeTaints(server, desired)
-	if equality.Semantic.DeepEqual(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record {
+	if quantity.Equal(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record {
 		return
 	}
 	annotations := map[string]any{taintsAnnotation: nil}

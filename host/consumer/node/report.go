@@ -7,7 +7,8 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // Reason of an event on a VirtualNode whose Node is not as desired.
@@ -92,5 +93,5 @@ func (n *Node) awaitChange(ctx context.Context, rejected *corev1.Node) {
 // validates.
 func isSameRequest(a, b *corev1.Node) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) && equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
+		quantity.Equal(a.Spec.Taints, b.Spec.Taints) && quantity.Equal(a.Status.Capacity, b.Status.Capacity)
 }

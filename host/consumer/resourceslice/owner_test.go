@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -15,6 +16,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
+	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -59,6 +61,25 @@ func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
 	version := made.ResourceVersion
 	assert.Equal(t, []string{"ResourceSlice", "VirtualNode"}, owners())
 	assert.Equal(t, version, made.ResourceVersion, "nothing is written again")
+
+	// A provider grants amounts that nothing may compute with; the VirtualNode may have some already.
+	vn := &offloadingv1beta1.VirtualNode{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(slice), vn))
+	vn.Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: hostile.Quantities()["1e2000000000"]}
+	require.NoError(t, c.Update(t.Context(), vn))
+	recorder := events.NewFakeRecorder(100)
+	r.Events = recorder
+	for text, amount := range hostile.Quantities() {
+		slice.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: amount}
+		require.NoError(t, c.Update(t.Context(), slice))
+		owners()
+		assert.Contains(t, <-recorder.Events, "InvalidResources Cluster milan grants resources that no Node can have", "%.30s", text)
+	}
+	slice.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	require.NoError(t, c.Update(t.Context(), slice))
+	owners()
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(slice), vn))
+	assert.Equal(t, "1", vn.Spec.ResourceQuota.Hard.Cpu().String())
 
 	slice.Status.Conditions = conditions(authv1beta1.ResourceSliceConditionDenied, authv1beta1.ResourceSliceConditionAccepted)
 	require.NoError(t, c.Update(t.Context(), slice))

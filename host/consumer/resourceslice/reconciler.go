@@ -26,6 +26,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
 	"github.com/longshore-dev/longshore/host/kit/fair"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -33,6 +34,7 @@ const (
 	reasonNotInTenantNamespace = "NotInTenantNamespace"
 	reasonVirtualNodeCreated   = "VirtualNodeCreated"
 	reasonVirtualNodeConflict  = "VirtualNodeConflict"
+	reasonInvalidResources     = "InvalidResources"
 	actionComplete             = "Complete"
 	actionCreateVirtualNode    = "CreateVirtualNode"
 )
@@ -85,6 +87,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	made, err := r.follow(ctx, slice)
 	if err != nil || made == nil || made.Status.KubeconfigSecretRef == nil || !wantsVirtualNode(slice) {
 		return ctrl.Result{}, err
+	}
+	if err := quantity.CheckList(slice.Status.Resources); err != nil {
+		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidResources, actionCreateVirtualNode,
+			"Cluster %s grants resources that no Node can have, and the VirtualNode stays as it is: status.resources: %v. An administrator of the provider must correct the status of the slice.", provider, err)
+		return ctrl.Result{}, nil // The correction enqueues the slice.
 	}
 	vn, err := r.ensureVirtualNode(ctx, slice, provider, made.Status.KubeconfigSecretRef.Name)
 	if err != nil || vn == nil {
@@ -205,14 +212,20 @@ func (r *Reconciler) ensureVirtualNode(ctx context.Context, slice *authv1beta1.R
 		return nil, nil
 	}
 	vn.Name, vn.Namespace = slice.Name, slice.Namespace
-	result, err := controllerutil.CreateOrUpdate(ctx, r.Client, vn, func() error {
-		setVirtualNode(vn, slice, provider, secret)
-		return controllerutil.SetControllerReference(slice, vn, r.Client.Scheme())
-	})
+	before := vn.DeepCopy()
+	setVirtualNode(vn, slice, provider, secret)
+	err = controllerutil.SetControllerReference(slice, vn, r.Client.Scheme())
+	switch {
+	case err != nil:
+	case !exists:
+		err = r.Client.Create(ctx, vn)
+	case !quantity.Equal(before, vn):
+		err = r.Client.Update(ctx, vn)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("writing VirtualNode %q: %w", slice.Name, err)
 	}
-	if result == controllerutil.OperationResultCreated {
+	if !exists {
 		r.Events.Eventf(slice, vn, corev1.EventTypeNormal, reasonVirtualNodeCreated, actionCreateVirtualNode, "VirtualNode %s is created.", vn.Name)
 	}
 	return vn, nil

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // Network is the state of the network between consumer and provider.
@@ -136,7 +138,7 @@ func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 // nodeConditions returns the five conditions of wire 5.4. A virtual node without CPU or memory
 // has pressure.
 func nodeConditions(in NodeInput) []corev1.NodeCondition {
-	hard := in.VirtualNode.Spec.ResourceQuota.Hard
+	hard := resources(in.VirtualNode.Spec.ResourceQuota.Hard)
 	capable := hard.Cpu().Sign() > 0 && hard.Memory().Sign() > 0
 	ready := capable && in.Network != NetworkDown
 	conditions := []corev1.NodeCondition{
@@ -193,8 +195,12 @@ func addresses(ip string) []corev1.NodeAddress {
 	return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
 }
 
+// resources returns the amounts that a Node can have: the scheduler would compute with others without
+// end.
 func resources(hard corev1.ResourceList) corev1.ResourceList {
-	return hard.DeepCopy()
+	valid := hard.DeepCopy()
+	maps.DeleteFunc(valid, func(_ corev1.ResourceName, amount resource.Quantity) bool { return quantity.Check(amount) != nil })
+	return valid
 }
 
 func copyImages(images []corev1.ContainerImage) []corev1.ContainerImage {

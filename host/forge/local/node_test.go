@@ -12,6 +12,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 )
 
 func virtualNode(hard corev1.ResourceList) *offloadingv1beta1.VirtualNode {
@@ -44,6 +45,16 @@ func TestNodeOfAPlainVirtualNode(t *testing.T) {
 	assert.Equal(t, int32(10250), node.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	assert.Equal(t, corev1.NodeSystemInfo{KubeletVersion: "v1.37.0", OperatingSystem: "Linux", Architecture: "amd64"}, node.Status.NodeInfo)
 	assert.Empty(t, node.Spec.ProviderID)
+}
+
+func TestANodeHasNoHostileCapacity(t *testing.T) {
+	for text, amount := range hostile.Quantities() {
+		hard := capacity()
+		hard["example.com/gpu"] = amount
+		node := local.Node(local.NodeInput{VirtualNode: virtualNode(hard), Now: now})
+		assert.Equal(t, capacity(), node.Status.Capacity, "%.30s", text)
+		assert.Equal(t, capacity(), node.Status.Allocatable, "%.30s", text)
+	}
 }
 
 func TestNodeMetadata(t *testing.T) {

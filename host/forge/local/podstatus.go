@@ -6,8 +6,10 @@
 package local
 
 import (
+	"math"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,10 +49,11 @@ type PodStatusInput struct {
 	Now            time.Time
 }
 
-// PodStatus builds the status of a local pod (wire 3.8): the whole remote
-// status (T18) with the addresses and restart counts of the consumer.
+// PodStatus builds the status of a local pod (wire 3.8): the whole remote status (T18), within bounds,
+// with the addresses and restart counts of the consumer.
 func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	status := in.Remote.Status.DeepCopy()
+	boundStatus(status, in)
 	mapAddresses(status, in)
 	status.HostIP = in.NodeIP
 	status.HostIPs = nil
@@ -58,7 +61,8 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 		status.HostIPs = []corev1.HostIP{{IP: in.NodeIP}}
 	}
 	for i := range status.ContainerStatuses {
-		status.ContainerStatuses[i].RestartCount += in.ExtraRestarts
+		count := int64(status.ContainerStatuses[i].RestartCount) + int64(in.ExtraRestarts)
+		status.ContainerStatuses[i].RestartCount = int32(min(max(count, 0), math.MaxInt32)) //nolint:gosec // It is bounded.
 	}
 	keepTerminatedContainers(status, in)
 	keepLocalGates(status, in)
@@ -124,7 +128,17 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 			status.PodIPs[i].IP = in.MapIP(status.PodIPs[i].IP)
 		}
 	}
-	status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool { return !isEndpoint(ip.IP) })
+	// A pod has one address of each family at most.
+	has4, has6 := false, false
+	status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool {
+		family := &has6
+		if !strings.Contains(ip.IP, ":") {
+			family = &has4
+		}
+		isFurther := *family
+		*family = isFurther || isEndpoint(ip.IP)
+		return isFurther || !isEndpoint(ip.IP)
+	})
 	if len(status.PodIPs) == 0 {
 		status.PodIP, status.PodIPs = "", nil
 		return

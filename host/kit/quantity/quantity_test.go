@@ -23,6 +23,7 @@ func TestCheck(t *testing.T) {
 	for text, amount := range hostile.Quantities() {
 		require.Error(t, quantity.Check(amount), text)
 	}
+	require.Error(t, quantity.Check(resource.MustParse("0e30000000")), "a zero that computes as long")
 	finer := resource.NewDecimalQuantity(*inf.NewDec(1, 10), resource.DecimalSI)
 	require.Error(t, quantity.Check(*finer), "a tenth of the smallest amount")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
@@ -129,6 +130,9 @@ type desiredShadowPod struct {
 
 // forge builds the ShadowPod with the facts of the virtual node (stage 4).
 func (d *Definition) forge(ctx context.Context, o observation, origin remote.Origin) (*desiredShadowPod, *denial, error) {
+	if err := quantity.CheckAll(&o.local.Spec); err != nil {
+		return nil, newWarning("Not offloaded: spec." + err.Error() + ". Create the pod with other amounts."), nil
+	}
 	patch, node := d.options.VirtualNode()
 	forged, err := Forge(ctx, ForgeInput{
 		Local: o.local, RemoteNamespace: o.in.Facts.RemoteNamespace, Origin: origin,

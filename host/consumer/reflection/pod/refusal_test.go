@@ -10,6 +10,8 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 func shadowRefused(s *offloadingv1beta1.ShadowPod) {
@@ -41,6 +43,29 @@ func TestRefusalOfTheProvider(t *testing.T) {
 			assert.Equal(t, tc.want, summary(actions))
 		})
 	}
+}
+
+// A user's amounts that nothing may compute with are that pod's condition.
+func TestAPodWithHostileAmountsIsNotOffloaded(t *testing.T) {
+	hostileSpec := func(p *corev1.Pod) {
+		p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: hostile.Quantities()["1e2000000000"]}
+	}
+	for name, tc := range map[string]struct {
+		shadow *offloadingv1beta1.ShadowPod
+		want   string
+	}{
+		"a new pod":                  {nil, "status Pending OffloadingDenied, event OffloadingDenied"},
+		"a pod that runs since long": {shadowPod(shadowAnnotation(podupdate.SentAnnotation, "image/web=0")), "keep NoRemotePod, event UpdateRefused, wait RefusedChange"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actions, err := decide(t.Context(), definition(&policies{}), input(localPod(hostileSpec), tc.shadow, nil))
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, summary(actions))
+		})
+	}
+	actions, err := decide(t.Context(), definition(&policies{}), input(localPod(hostileSpec), nil, nil))
+	require.NoError(t, err)
+	assert.Contains(t, patchedStatus(actions).Message, "Not offloaded: spec.overhead: cpu=100e1999999998: amounts can be at most")
 }
 
 func TestStatusOfRefusedPod(t *testing.T) {

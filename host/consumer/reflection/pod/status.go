@@ -4,7 +4,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // remotePodReplacedReason is the reason of the conditions of a local pod that is not ready
@@ -174,7 +174,7 @@ func restoreLocalFields(status, current *corev1.PodStatus) {
 
 // patchStatus patches the status if it differs.
 func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
-	if equality.Semantic.DeepEqual(&pod.Status, status) {
+	if quantity.Equal(&pod.Status, status) {
 		return keep(keepStatusUnchanged)
 	}
 	// A merge patch replaces the list of conditions, to which another writer may add that of a

@@ -14,7 +14,7 @@ func Quantities() map[string]resource.Quantity {
 	amounts := map[string]resource.Quantity{}
 	for _, text := range []string{
 		"1e30000000", "1e2000000000", "-1e2000000000", "1E2147483647", "12345678901234567890e3000", "1e19", "9223372036854775808", "9223372036854775807.5",
-		"10E", "-1", "-1n", "0e30000000", strings.Repeat("9", 400), "0." + strings.Repeat("9", 400) + "e400", "+" + strings.Repeat("1", 10000),
+		"10E", "-1", "-1n", strings.Repeat("9", 400), "0." + strings.Repeat("9", 400) + "e400", "+" + strings.Repeat("1", 10000),
 	} {
 		amounts[text] = resource.MustParse(text)
 	}
