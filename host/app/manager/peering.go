@@ -111,6 +111,7 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 		wrapSetup("tenant", (&tenant.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
 		}).SetupWithManager(mgr)),
+		wrapSetup("certificate-leftovers", (&certificate.Leftovers{Client: mgr.GetClient()}).SetupWithManager(mgr)),
 		wrapSetup("resourceslice-remote", (&providerslice.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
 			LimitsEnforcement: enforcement, Policies: &loaded.Lazy, PoliciesChanged: loaded.changes,

@@ -21,6 +21,10 @@ const (
 	certificateBlock = "CERTIFICATE"
 
 	shortHashBytes = 6
+
+	// MaxCSRBytes bounds a PEM certificate request: one for an RSA key of 16,384 bits has 6 KiB. The custom
+	// resources have the same bound, in base64.
+	MaxCSRBytes = 8 << 10
 )
 
 // Subject is a user and its group, as a client certificate names them (wire P2.5).
@@ -57,6 +61,9 @@ func NewCSR(key crypto.Signer, subject Subject) ([]byte, error) {
 // (wire P2.12). Requests are not compared byte by byte, since ECDSA makes each one different
 // (A2).
 func CheckCSR(encoded []byte, subject Subject, key crypto.PublicKey) error {
+	if len(encoded) > MaxCSRBytes {
+		return fmt.Errorf("certificate request has %d bytes, want at most %d", len(encoded), MaxCSRBytes)
+	}
 	der, err := decodePEM(encoded, requestBlock)
 	if err != nil {
 		return fmt.Errorf("parsing the certificate request: %w", err)

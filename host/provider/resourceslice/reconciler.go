@@ -206,7 +206,7 @@ func (r *Reconciler) authenticate(ctx context.Context, slice *authv1beta1.Resour
 		return ctrl.Result{}, nil
 	}
 	consumer := *slice.Spec.ConsumerClusterID
-	issued, err := r.Issuer.Issue(ctx, certificate.Request{Namespace: slice.Namespace, Consumer: consumer, Slice: slice.Name, CSR: slice.Spec.CSR})
+	issued, err := r.Issuer.Issue(ctx, certificate.Request{Namespace: slice.Namespace, Consumer: consumer, Slice: slice.Name, CSR: slice.Spec.CSR, Owner: slice})
 	if err != nil {
 		return ctrl.Result{}, r.notIssued(slice, err)
 	}

@@ -153,7 +153,7 @@ func (r *Reconciler) authenticate(ctx context.Context, tenant *authv1beta1.Tenan
 	if refused := verify(tenant, nonce); refused != nil {
 		return ctrl.Result{}, r.refuse(ctx, tenant, refused)
 	}
-	issued, err := r.Issuer.Issue(ctx, certificate.Request{Namespace: tenant.Namespace, Consumer: tenant.Spec.ClusterID, CSR: tenant.Spec.CSR})
+	issued, err := r.Issuer.Issue(ctx, certificate.Request{Namespace: tenant.Namespace, Consumer: tenant.Spec.ClusterID, CSR: tenant.Spec.CSR, Owner: tenant})
 	switch {
 	case errors.Is(err, certificate.ErrRefused):
 		return ctrl.Result{}, r.refuse(ctx, tenant, &refusal{reasonRefused, err.Error()})

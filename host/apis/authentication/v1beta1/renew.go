@@ -15,6 +15,8 @@ type RenewSpec struct {
 	// PublicKey of the consumer.
 	PublicKey []byte `json:"publicKey,omitempty"`
 	// CSR is the PEM certificate request.
+	//
+	// +kubebuilder:validation:MaxLength=10924
 	CSR []byte `json:"csr,omitempty"`
 	// IdentityType of the identity to renew.
 	IdentityType IdentityType `json:"identityType,omitempty"`

@@ -95,6 +95,8 @@ type ResourceSliceSpec struct {
 	// Class of the slice.
 	Class ResourceSliceClass `json:"class,omitempty"`
 	// CSR is the PEM certificate request of the slice's identity.
+	//
+	// +kubebuilder:validation:MaxLength=10924
 	CSR []byte `json:"csr,omitempty"`
 }
 

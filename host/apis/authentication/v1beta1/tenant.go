@@ -45,6 +45,8 @@ type TenantSpec struct {
 	// PublicKey of the consumer: a PEM "PUBLIC KEY", or a raw Ed25519 key of 32 bytes.
 	PublicKey []byte `json:"publicKey,omitempty"`
 	// CSR is the PEM certificate request of the consumer.
+	//
+	// +kubebuilder:validation:MaxLength=10924
 	CSR []byte `json:"csr,omitempty"`
 	// Signature over the nonce.
 	Signature []byte `json:"signature,omitempty"`
