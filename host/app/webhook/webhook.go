@@ -40,6 +40,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/provider/admission/claim"
 	"github.com/longshore-dev/longshore/host/provider/admission/shadowpod"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -309,6 +310,9 @@ func (a *App) register(mgr ctrl.Manager, options Options) {
 		Decoder: decoder, Enforce: a.quotas != nil, Allowed: options.Allowed, Policies: &shadowpod.Policies{
 			Evaluator: a.policies.Chains(), Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,
 		},
+	}})
+	serve(claim.Path, &admission.Webhook{Handler: &claim.Validator{
+		Decoder: decoder, Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,
 	}})
 	serve(shadowpod.ValidatePath, &admission.Webhook{Handler: &shadowpod.Validator{
 		Decoder: decoder, Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,

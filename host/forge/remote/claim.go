@@ -3,6 +3,7 @@ package remote
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,12 +18,9 @@ var accessModes = []corev1.PersistentVolumeAccessMode{
 	corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod,
 }
 
-// claimAnnotations are annotations of the consumer's volume controllers (wire 4.9).
-var claimAnnotations = []string{
-	"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
-	"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner",
-	"volume.kubernetes.io/selected-node", corev1.BetaStorageClassAnnotation,
-}
+// claimAnnotations matches annotations of Kubernetes' volume controllers, which are those of the consumer
+// (wire 4.9). A provider refuses them.
+var claimAnnotations = regexp.MustCompile(`^(pv|volume(\.(alpha|beta))?)\.kubernetes\.io/`)
 
 // PersistentVolumeClaim builds the remote claim (wire 4.9). namespace is the remote namespace;
 // labels and annotations are the filtered ones. class is the class that the virtual node offers;
@@ -38,9 +36,7 @@ func PersistentVolumeClaim(local *corev1.PersistentVolumeClaim, namespace string
 	labels, annotations = maps.Clone(labels), maps.Clone(annotations)
 	delete(labels, offloadingv1beta1.StorageClusterLabel)
 	delete(labels, offloadingv1beta1.RemoteClaimLabel)
-	for _, key := range claimAnnotations {
-		delete(annotations, key)
-	}
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return claimAnnotations.MatchString(key) })
 	spec := applycorev1.PersistentVolumeClaimSpec().WithAccessModes(modes...).WithVolumeMode(corev1.PersistentVolumeFilesystem).
 		WithResources(applycorev1.VolumeResourceRequirements())
 	if local.Spec.VolumeMode != nil {

@@ -83,7 +83,7 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	if usage.version < fence {
 		return nil, errStale
 	}
-	status := &offloadingv1beta1.QuotaStatus{Used: usage.sum.DeepCopy()}
+	status := &offloadingv1beta1.QuotaStatus{Used: usage.sum.DeepCopy(), Claims: quota.Status.Claims}
 	reserved := map[types.NamespacedName]corev1.ResourceList{}
 	for i := range quota.Status.Reservations {
 		r := &quota.Status.Reservations[i]

@@ -2,6 +2,7 @@ package v1beta1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -56,6 +57,18 @@ type QuotaReservation struct {
 	Time metav1.Time `json:"time"`
 }
 
+// QuotaClaim is a claim, or its expansion, that was admitted and that may not be stored yet.
+type QuotaClaim struct {
+	// Namespace of the claim.
+	Namespace string `json:"namespace"`
+	// Name of the claim.
+	Name string `json:"name"`
+	// Storage that it requests.
+	Storage resource.Quantity `json:"storage"`
+	// Time at which it was admitted.
+	Time metav1.Time `json:"time"`
+}
+
 // QuotaStatus is the observed state of a Quota. The reference system neither writes nor reads it
 // (ADR 63).
 type QuotaStatus struct {
@@ -65,6 +78,11 @@ type QuotaStatus struct {
 	// further ones.
 	// +listType=atomic
 	Reservations []QuotaReservation `json:"reservations,omitempty"`
+	// Claims that were admitted in the last 90 seconds and that may not be stored yet. They are in the
+	// oldest Quota of a consumer that bounds storage.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	Claims []QuotaClaim `json:"claims,omitempty"`
 	// ObservedResourceVersion is that of the newest ShadowPod whose reservation was removed
 	// because it was observed.
 	ObservedResourceVersion string `json:"observedResourceVersion,omitempty"`

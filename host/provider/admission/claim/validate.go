@@ -1,0 +1,141 @@
+// Package claim admits the volume claims of consumers by what they were granted: storage classes, and the
+// sum of storage. What a claim may not name at all, whatever was granted, is in the chart (longshore-claims), where
+// the API server itself evaluates it.
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/provider/quota"
+)
+
+// Path is where the webhook is served.
+const Path = "/validate/persistentvolumeclaims"
+
+// Validator admits claims in the remote namespaces of consumers.
+//
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=list
+type Validator struct {
+	Decoder admission.Decoder
+	// Reader reads namespaces from the cache, APIReader all else, and namespaces that the cache does not
+	// have yet.
+	Reader, APIReader client.Reader
+	// Quotas admits the sum of a consumer's claims. It is nil when resources are not enforced.
+	Quotas *quota.Enforcer
+}
+
+var _ admission.Handler = (*Validator)(nil)
+
+// Handle implements admission.Handler.
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+func (v *Validator) Handle(ctx context.Context, request admission.Request) admission.Response {
+	claim, before := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+	if err := v.Decoder.DecodeRaw(request.Object, claim); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the claim: %w", err))
+	}
+	if request.Operation == admissionv1.Update {
+		if err := v.Decoder.DecodeRaw(request.OldObject, before); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the old claim: %w", err))
+		}
+	}
+	claim.Namespace, claim.Name = request.Namespace, request.Name
+	if claim.Name == "" {
+		claim.Name = string(request.UID) // The API server generates the name later; each request counts.
+	}
+	namespace, err := v.namespace(ctx, request.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	owner, isRemote := namespace.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation]
+	if !isRemote {
+		return admission.Allowed("")
+	}
+	tenant, _, _ := strings.Cut(owner, "/")
+	err = v.checkClass(ctx, tenant, before, claim)
+	if err == nil && v.Quotas != nil {
+		err = v.Quotas.AdmitClaim(ctx, tenant, quota.ClaimOf(claim), ptr.Deref(request.DryRun, false), func(ctx context.Context) ([]quota.Claim, error) {
+			return v.claims(ctx, namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel], tenant)
+		})
+	}
+	var denied *quota.Denied
+	switch {
+	case errors.As(err, &denied):
+		return admission.Denied(denied.Reason)
+	case err != nil:
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.Allowed("")
+}
+
+func (v *Validator) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	err := v.Reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if client.IgnoreNotFound(err) == nil && namespace.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == "" {
+		err = v.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return namespace, nil
+}
+
+// checkClass denies a new claim of a storage class that no ResourceSlice of the consumer was granted. A consumer
+// without ResourceSlices was peered by hand, and may use any class.
+func (v *Validator) checkClass(ctx context.Context, tenant string, before, claim *corev1.PersistentVolumeClaim) error {
+	class := ptr.Deref(claim.Spec.StorageClassName, "")
+	if class == "" || class == ptr.Deref(before.Spec.StorageClassName, "") {
+		return nil
+	}
+	granted := &authv1beta1.ResourceSliceList{}
+	if err := v.APIReader.List(ctx, granted, client.InNamespace(tenant), client.MatchingLabels{liqocorev1beta1.ReplicatedLabel: "true"}); err != nil {
+		return fmt.Errorf("listing the ResourceSlices of namespace %q: %w", tenant, err)
+	}
+	if len(granted.Items) == 0 || slices.ContainsFunc(granted.Items, func(slice authv1beta1.ResourceSlice) bool { return grants(&slice.Status, class) }) {
+		return nil
+	}
+	return &quota.Denied{Reason: fmt.Sprintf("storage class %q is in status.storageClasses of no accepted ResourceSlice of the consumer: "+
+		"use one that the virtual node offers, or have the provider's administrator create and offer the class", class)}
+}
+
+// grants reports whether a ResourceSlice was granted a storage class.
+func grants(status *authv1beta1.ResourceSliceStatus, class string) bool {
+	return slices.ContainsFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceConditionTypeResources && c.Status == authv1beta1.ResourceSliceConditionAccepted
+	}) && slices.ContainsFunc(status.StorageClasses, func(offered authv1beta1.StorageType) bool { return offered.StorageClassName == class })
+}
+
+// claims returns the claims in all remote namespaces of a consumer.
+func (v *Validator) claims(ctx context.Context, consumer, tenant string) ([]quota.Claim, error) {
+	namespaces := &corev1.NamespaceList{}
+	if err := v.Reader.List(ctx, namespaces, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: consumer}); err != nil {
+		return nil, fmt.Errorf("listing the namespaces of cluster %q: %w", consumer, err)
+	}
+	var claims []quota.Claim
+	for i := range namespaces.Items {
+		if !strings.HasPrefix(namespaces.Items[i].Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation], tenant+"/") {
+			continue
+		}
+		list := &corev1.PersistentVolumeClaimList{}
+		if err := v.APIReader.List(ctx, list, client.InNamespace(namespaces.Items[i].Name)); err != nil {
+			return nil, fmt.Errorf("listing the claims of namespace %q: %w", namespaces.Items[i].Name, err)
+		}
+		claims = append(claims, quota.ClaimsOf(list.Items)...)
+	}
+	return claims, nil
+}

@@ -1,0 +1,162 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	// maxClaims bounds the claims in the status of a Quota.
+	maxClaims = 500
+	// maxStorage is the largest amount that Kubernetes documents.
+	maxStorage = math.MaxInt64
+	// maxZeros, maxDecimals and maxBits bound an amount before any arithmetic: that with large exponents takes
+	// hours.
+	maxZeros, maxDecimals, maxBits = 18, 9, 93
+)
+
+// checkStorage returns an error for an amount with which no arithmetic may be done.
+func checkStorage(amount resource.Quantity) error {
+	decimal := amount.AsDec() // changes the copy only
+	if scale := decimal.Scale(); scale > maxDecimals || scale < -maxZeros || decimal.UnscaledBig().BitLen() > maxBits || decimal.Sign() < 0 {
+		return fmt.Errorf("an amount cannot be negative, and can be at most %d", maxStorage)
+	}
+	return nil
+}
+
+// Claim is a claim of a consumer, or its expansion.
+type Claim struct {
+	types.NamespacedName
+	// Storage that it requests.
+	Storage resource.Quantity
+}
+
+// ClaimsOf returns a claim of each object.
+func ClaimsOf(objects []corev1.PersistentVolumeClaim) []Claim {
+	claims := make([]Claim, 0, len(objects))
+	for i := range objects {
+		claims = append(claims, ClaimOf(&objects[i]))
+	}
+	return claims
+}
+
+// ClaimOf returns what a claim requests.
+func ClaimOf(object *corev1.PersistentVolumeClaim) Claim {
+	return Claim{client.ObjectKeyFromObject(object), object.Spec.Resources.Requests[corev1.ResourceStorage]}
+}
+
+// AdmitClaim admits a claim of a consumer if the sum of its claims stays within what the Quotas of its tenant
+// namespace grant, and returns a [Denied] error otherwise. list returns the claims of the consumer, read
+// without a cache. Claims that were admitted and may not be stored yet are in the status of one Quota, so that the
+// replicas of the webhook decide one after the other.
+func (e *Enforcer) AdmitClaim(ctx context.Context, tenant string, claim Claim, dryRun bool, list func(context.Context) ([]Claim, error)) error {
+	for range maxAttempts {
+		// The Quotas come first: a claim that is stored meanwhile is in the list.
+		quotas := &offloadingv1beta1.QuotaList{}
+		if err := e.APIReader.List(ctx, quotas, client.InNamespace(tenant)); err != nil {
+			return fmt.Errorf("listing the Quotas of namespace %q: %w", tenant, err)
+		}
+		first, granted := storageGrant(quotas.Items)
+		if first == nil {
+			return nil
+		}
+		claims, err := list(ctx)
+		if err != nil {
+			return err
+		}
+		status, err := reserveClaim(first, granted, claims, claim, e.Clock.Now())
+		if err != nil || dryRun || equality.Semantic.DeepEqual(status, &first.Status) {
+			return err
+		}
+		first.Status = *status
+		switch err := e.Client.Status().Update(ctx, first); {
+		case err == nil:
+			return nil
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("reserving storage in Quota %s/%s: %w", first.Namespace, first.Name, err)
+		}
+	}
+	return fmt.Errorf("the Quotas of namespace %q changed %d times while storage was reserved", tenant, maxAttempts)
+}
+
+// storageGrant returns what the Quotas of a consumer grant together, and the oldest one that names storage;
+// nil if none does, which bounds nothing. A Quota that is cordoned grants nothing more. It is pure.
+func storageGrant(quotas []offloadingv1beta1.Quota) (first *offloadingv1beta1.Quota, granted resource.Quantity) {
+	for i := range quotas {
+		quota := &quotas[i]
+		amount, ok := quota.Spec.Resources[corev1.ResourceRequestsStorage]
+		if !ok {
+			amount, ok = quota.Spec.Resources[corev1.ResourceStorage]
+		}
+		if !ok {
+			continue
+		}
+		if first == nil || quota.CreationTimestamp.Before(&first.CreationTimestamp) {
+			first = quota
+		}
+		if !ptr.Deref(quota.Spec.Cordoned, false) && checkStorage(amount) == nil {
+			granted.Add(amount)
+		}
+	}
+	return first, granted
+}
+
+// reserveClaim returns the status of a Quota with a claim that fits. Only the larger of what a claim requests and
+// of what was admitted for its name counts. It is pure.
+func reserveClaim(quota *offloadingv1beta1.Quota, granted resource.Quantity, claims []Claim, claim Claim, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
+	if err := checkStorage(claim.Storage); err != nil {
+		return nil, &Denied{fmt.Sprintf("storage of claim %s: %v", claim.NamespacedName, err)}
+	}
+	status := quota.Status.DeepCopy()
+	taken := map[types.NamespacedName]resource.Quantity{}
+	for _, c := range claims {
+		if checkStorage(c.Storage) != nil {
+			c.Storage = *resource.NewQuantity(maxStorage, resource.BinarySI) // created before it was checked
+		}
+		taken[c.NamespacedName] = c.Storage
+	}
+	status.Claims = slices.DeleteFunc(status.Claims, func(c offloadingv1beta1.QuotaClaim) bool {
+		key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+		stored := taken[key]
+		if now.After(c.Time.Add(reservationLifetime)) || checkStorage(c.Storage) != nil || stored.Cmp(c.Storage) >= 0 {
+			return true
+		}
+		taken[key] = c.Storage
+		return false
+	})
+	if have := taken[claim.NamespacedName]; have.Cmp(claim.Storage) >= 0 {
+		return status, nil
+	}
+	delete(taken, claim.NamespacedName)
+	var used resource.Quantity
+	for _, storage := range taken {
+		used.Add(storage)
+	}
+	sum := used.DeepCopy()
+	sum.Add(claim.Storage)
+	switch {
+	case sum.Cmp(granted) > 0:
+		return nil, &Denied{fmt.Sprintf("exceeded %s of the consumer's Quotas: requested %s; used %s; granted %s",
+			corev1.ResourceRequestsStorage, &claim.Storage, &used, &granted)}
+	case len(status.Claims) >= maxClaims:
+		return nil, fmt.Errorf("%d claims were admitted in the last %s: the claim can be created again later", maxClaims, reservationLifetime)
+	}
+	status.Claims = append(status.Claims, offloadingv1beta1.QuotaClaim{
+		Namespace: claim.Namespace, Name: claim.Name, Storage: claim.Storage, Time: metav1.NewTime(now),
+	})
+	return status, nil
+}
