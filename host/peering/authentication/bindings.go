@@ -1,8 +1,13 @@
 package authentication
 
 import (
+	"context"
+	"fmt"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
@@ -52,4 +57,21 @@ func bindingLabels(consumer liqocorev1beta1.ClusterID) map[string]string {
 	return map[string]string{
 		liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue, liqocorev1beta1.RemoteClusterIDLabel: string(consumer),
 	}
+}
+
+// EndAccess takes the rights that a RoleBinding of a consumer gives. The RoleBinding stays, without
+// subjects: it records that something in its namespace is still to be withdrawn. It is deleted if it binds
+// another role, which its writer may not be able to bind.
+func EndAccess(ctx context.Context, c client.Client, binding *rbacv1.RoleBinding) error {
+	var err error
+	switch {
+	case binding.RoleRef.Name != NamespaceRole:
+		err = c.Delete(ctx, binding)
+	case len(binding.Subjects) > 0:
+		err = c.Patch(ctx, binding.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"subjects":null}`)))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking the rights of RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err)
+	}
+	return nil
 }

@@ -162,7 +162,7 @@ func isCounted(quota *corev1.ResourceQuota) error {
 
 // quotaChanges drops events of what a ResourceQuota counts.
 func quotaChanges() predicate.Predicate {
-	return predicate.And(isManagedPredicate(), predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return predicate.And(isOrWas(isAnnotated), predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, okBefore := e.ObjectOld.(*corev1.ResourceQuota)
 		after, okAfter := e.ObjectNew.(*corev1.ResourceQuota)
 		return okBefore && okAfter && (!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||

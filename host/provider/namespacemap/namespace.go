@@ -3,7 +3,6 @@ package namespacemap
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,9 +46,7 @@ func OwnedBy(obj metav1.Object, nm *offloadingv1beta1.NamespaceMap, origin strin
 // or, if they were changed, to the RoleBinding in it, which the consumer cannot write. binding may
 // be nil.
 func isManaged(namespace *corev1.Namespace, binding *rbacv1.RoleBinding, nm *offloadingv1beta1.NamespaceMap, origin string) bool {
-	return OwnedBy(namespace, nm, origin) ||
-		binding != nil && binding.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == Owner(nm) &&
-			slices.Contains(binding.Subjects, subject(origin))
+	return OwnedBy(namespace, nm, origin) || binding != nil && OwnedBy(binding, nm, origin)
 }
 
 // isMappedFrom reports whether a managed namespace belongs to this local namespace (T75), according

@@ -14,6 +14,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // pass is one reconcile of a NamespaceMap.
@@ -209,7 +210,7 @@ func (p *pass) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 // or not managed. The consumer
 // can write the status, so that managed namespaces are also found by their metadata.
 func (p *pass) remove(ctx context.Context, desired map[string]string) (int, error) {
-	var errs []error
+	errs := []error{p.endAccess(ctx, desired)}
 	left := 0
 	for _, local := range slices.Sorted(maps.Keys(p.nm.Status.CurrentMapping)) {
 		current := p.nm.Status.CurrentMapping[local]
@@ -230,6 +231,28 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 	}
 	unlisted, err := p.removeUnlisted(ctx, desired)
 	return left + unlisted, errors.Join(append(errs, err)...)
+}
+
+// endAccess takes the consumer's rights in all managed namespaces that are no longer desired. None of them
+// waits for the deletion of another. The stale cache of a NamespaceMap only delays rights: the event of the
+// change restores them.
+func (p *pass) endAccess(ctx context.Context, desired map[string]string) error {
+	bindings := &rbacv1.RoleBindingList{}
+	if err := p.r.Client.List(ctx, bindings); err != nil {
+		return fmt.Errorf("listing RoleBindings: %w", err)
+	}
+	kept := map[string]bool{}
+	for _, remote := range desired {
+		kept[remote] = true
+	}
+	var errs []error
+	for i := range bindings.Items {
+		binding := &bindings.Items[i]
+		if binding.Name == p.nm.Namespace && OwnedBy(binding, p.nm, p.origin) && !kept[binding.Namespace] {
+			errs = append(errs, authentication.EndAccess(ctx, p.r.Client, binding))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeUnlisted withdraws managed namespaces that are neither in spec nor in status.

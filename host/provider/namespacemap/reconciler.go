@@ -7,6 +7,10 @@
 // (ADR 66). A managed namespace is recognized by its metadata or by the consumer's RoleBinding in it. What
 // is changed of the one is restored from the other. When both are gone, the provider has taken the
 // namespace away. Namespaces that a changed status does not name are found by their annotation.
+//
+// Rights end before anything is deleted: a RoleBinding first loses its subjects, and stays as the record of
+// what is to be withdrawn. They end with the NamespaceMap's deletion, whatever finalizers keep it, with the
+// Tenant, and when the NamespaceMap is gone although its namespaces are not.
 package namespacemap
 
 import (
@@ -32,10 +36,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	kitevents "github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/fair"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // maxMessage is the maximum length of a message in the status, in bytes.
@@ -95,6 +101,7 @@ type Reconciler struct {
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
@@ -102,32 +109,35 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespacemap-provider").
-		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isConcerned))).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isManagedPredicate())).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isManagedPredicate())).
+		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(isOrWas(isConcerned))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isOrWas(isAnnotated))).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isOrWas(isAnnotated))).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(quotaChanges())).
+		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.requestsOfTenant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(fair.Options(mgr.GetClient(), 1)).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		Complete(reconcile.Func(r.reconcileRequest))
 }
 
-// isManagedPredicate accepts objects that have, or had before an update, the annotation with their
-// NamespaceMap.
-func isManagedPredicate() predicate.Predicate {
-	annotated := func(obj client.Object) bool {
-		_, ok := obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation]
-		return ok
-	}
-	all := predicate.NewPredicateFuncs(annotated)
+// isOrWas accepts objects for which a condition is true, or was before an update.
+func isOrWas(condition func(client.Object) bool) predicate.Predicate {
+	all := predicate.NewPredicateFuncs(condition)
 	return predicate.Funcs{
 		CreateFunc: all.Create, DeleteFunc: all.Delete, GenericFunc: all.Generic,
-		UpdateFunc: func(e event.UpdateEvent) bool { return annotated(e.ObjectOld) || annotated(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return condition(e.ObjectOld) || condition(e.ObjectNew) },
 	}
+}
+
+// isAnnotated reports whether an object has the annotation with its NamespaceMap.
+func isAnnotated(obj client.Object) bool {
+	_, ok := obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation]
+	return ok
 }
 
 // isConcerned reports whether this controller reconciles a NamespaceMap: a consumer replicated it,
 // or it has the finalizer although its labels have changed.
 func isConcerned(obj client.Object) bool {
-	return isReplicated(obj) || controllerutil.ContainsFinalizer(obj, offloadingv1beta1.NamespaceMapFinalizer)
+	return isReplicated(obj) ||
+		controllerutil.ContainsFinalizer(obj, offloadingv1beta1.NamespaceMapFinalizer) && !liqocorev1beta1.IsOwn(obj)
 }
 
 func isReplicated(obj client.Object) bool {
@@ -144,6 +154,47 @@ func requestForOwner(_ context.Context, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}}
 }
 
+// requestsOfTenant returns requests for the NamespaceMaps in the namespace of a Tenant.
+func (r *Reconciler) requestsOfTenant(ctx context.Context, tenant client.Object) []reconcile.Request {
+	list := &offloadingv1beta1.NamespaceMapList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(tenant.GetNamespace())); err != nil {
+		// Listing from the cache fails only while the manager stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing NamespaceMaps failed")
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// reconcileRequest reconciles a NamespaceMap, or ends the rights that were given for one which is gone:
+// its finalizer was removed while its namespaces exist. The namespaces stay with their data, as after
+// NamespaceMaps were lost by mistake, and get their rights back from a NamespaceMap of the same name.
+func (r *Reconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	nm := &offloadingv1beta1.NamespaceMap{}
+	err := r.Client.Get(ctx, request.NamespacedName, nm)
+	if err == nil && isConcerned(nm) {
+		return r.Reconcile(ctx, nm)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading NamespaceMap %s: %w", request, err)
+	}
+	bindings := &rbacv1.RoleBindingList{}
+	if err := r.Client.List(ctx, bindings); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing RoleBindings: %w", err)
+	}
+	var errs []error
+	for i := range bindings.Items {
+		binding := &bindings.Items[i]
+		if binding.RoleRef.Name == RemoteRole && binding.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == request.String() && len(binding.Subjects) > 0 {
+			ctrl.LoggerFrom(ctx).Info("NamespaceMap is gone, ending the consumer's access", "namespace", binding.Namespace)
+			errs = append(errs, authentication.EndAccess(ctx, r.Client, binding))
+		}
+	}
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
 // Reconcile reconciles one NamespaceMap.
 func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.NamespaceMap) (ctrl.Result, error) {
 	if !isConcerned(nm) {
@@ -156,16 +207,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 		return ctrl.Result{}, nil
 	}
 	before := nm.DeepCopy()
-	desired := nm.Spec.DesiredMapping
-	if !nm.DeletionTimestamp.IsZero() {
-		desired = nil
-	}
 	if nm.Status.CurrentMapping == nil {
 		nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	}
 	p := r.newPass(ctx, nm)
-	left, err := 0, p.err
-	if err == nil {
+	ended, err := p.isEnded(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	desired := nm.Spec.DesiredMapping
+	if ended {
+		desired = nil
+	}
+	left := 0
+	if err = p.err; err == nil {
 		left, err = p.remove(ctx, desired)
 	}
 	err = errors.Join(err, r.ensure(ctx, p, desired))
@@ -214,6 +269,30 @@ func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.Namespac
 	owned, err := p.namespaces(ctx)
 	p.owned, p.err = len(owned), errors.Join(err, p.readQuotas(ctx))
 	return p
+}
+
+// isEnded reports whether a NamespaceMap gives no rights any more: it is being deleted, or all Tenants of
+// its consumer are drained or being deleted. After a peering by hand there is no Tenant.
+func (p *pass) isEnded(ctx context.Context) (bool, error) {
+	if !p.nm.DeletionTimestamp.IsZero() {
+		return true, nil
+	}
+	tenants := &authv1beta1.TenantList{}
+	if err := p.r.Client.List(ctx, tenants, client.InNamespace(p.nm.Namespace)); err != nil {
+		return false, fmt.Errorf("listing Tenants of namespace %q: %w", p.nm.Namespace, err)
+	}
+	ended := false
+	for i := range tenants.Items {
+		tenant := &tenants.Items[i]
+		switch {
+		case string(tenant.Spec.ClusterID) != p.origin:
+		case tenant.DeletionTimestamp.IsZero() && tenant.Spec.TenantCondition != authv1beta1.TenantConditionDrained:
+			return false, nil
+		default:
+			ended = true
+		}
+	}
+	return ended, nil
 }
 
 // ensure creates every desired namespace and its RoleBinding. An error of one mapping does not

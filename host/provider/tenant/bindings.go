@@ -2,7 +2,9 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -61,6 +63,26 @@ func (r *Reconciler) unbindVirtualKubelets(ctx context.Context, tenant *authv1be
 		return fmt.Errorf("deleting ClusterRoleBinding %q: %w", binding.Name, err)
 	}
 	return nil
+}
+
+// unbindNamespaces takes the rights of a consumer in its remote namespaces, whatever NamespaceMap they
+// belong to. Package namespacemap withdraws the namespaces, and restores no rights of an ended Tenant.
+func (r *Reconciler) unbindNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	list := &rbacv1.RoleBindingList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return fmt.Errorf("listing RoleBindings: %w", err)
+	}
+	group := authentication.SliceSubject(tenant.Spec.ClusterID, "").Group
+	var errs []error
+	for i := range list.Items {
+		binding := &list.Items[i]
+		if binding.RoleRef.Name == authentication.NamespaceRole && slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
+			return s.Kind == rbacv1.GroupKind && s.Name == group
+		}) {
+			errs = append(errs, authentication.EndAccess(ctx, r.Client, binding))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *Reconciler) unbindControlPlane(ctx context.Context, tenant *authv1beta1.Tenant) error {

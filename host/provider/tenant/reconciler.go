@@ -41,10 +41,11 @@ const actionAuthenticate = "Authenticate"
 //
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status;renews/status,verbs=patch
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide,verbs=bind
 type Reconciler struct {
 	Client client.Client
@@ -66,16 +67,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return ok
 		}))
 	}
+	ofConsumer := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool { return !liqocorev1beta1.IsOwn(object) }))
 	return ctrl.NewControllerManagedBy(mgr).Named("tenant").
 		For(&authv1beta1.Tenant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&rbacv1.RoleBinding{}).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
 		Watches(&corev1.Secret{}, ofNamespace, hasLabel(authentication.NonceLabel)).
-		Watches(&authv1beta1.Renew{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel)).
+		Watches(&authv1beta1.Renew{}, ofNamespace, ofConsumer).
 		// Slices and maps that arrive after a cordon or a drain are treated like those before it. A slice
 		// whose annotations change is compared again: the cache may have been stale when a cordon ended.
-		Watches(&authv1beta1.ResourceSlice{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel), builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
-		Watches(&offloadingv1beta1.NamespaceMap{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel), builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
+		Watches(&authv1beta1.ResourceSlice{}, ofNamespace, ofConsumer, builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
+		Watches(&offloadingv1beta1.NamespaceMap{}, ofNamespace, ofConsumer, builder.WithPredicates(arrives, predicate.AnnotationChangedPredicate{})).
 		Watches(&certificatesv1.CertificateSigningRequest{}, ofCluster, hasLabel(certificate.RequestLabel)).
 		WithOptions(fair.Options(mgr.GetClient(), 1)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
@@ -211,7 +213,7 @@ func (r *Reconciler) prepare(ctx context.Context, tenant *authv1beta1.Tenant) er
 	return nil
 }
 
-// withdraw takes back what a consumer has: its rights, slices and mappings, and with the mappings
+// withdraw takes back what a consumer has: its rights, slices, Renews and mappings, and with the mappings
 // the offloaded namespaces. Certificates cannot be revoked; without bindings they give no rights.
 func (r *Reconciler) withdraw(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if !controllerutil.ContainsFinalizer(tenant, authv1beta1.TenantFinalizer) {
@@ -317,27 +319,37 @@ func (r *Reconciler) drain(ctx context.Context, tenant *authv1beta1.Tenant) erro
 	return err
 }
 
-// takeBack removes the bindings of a consumer, then its slices and mappings. The consumer loses
-// its rights first, so that it cannot create them again. The chart's admission policy prevents
-// consumers from removing the label by which the copies are found.
+// takeBack removes the rights of a consumer, then its slices, mappings and Renews. The consumer loses its
+// rights first, so that it cannot create them again, and so that finalizers keep nothing but objects. What
+// is not this cluster's own request to the consumer belongs to the consumer, whatever labels it has.
 func (r *Reconciler) takeBack(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	if err := errors.Join(r.unbindVirtualKubelets(ctx, tenant), r.unbindControlPlane(ctx, tenant)); err != nil {
+	if err := errors.Join(r.unbindVirtualKubelets(ctx, tenant), r.unbindControlPlane(ctx, tenant), r.unbindNamespaces(ctx, tenant)); err != nil {
 		return err
 	}
-	replicated := []client.ListOption{client.InNamespace(tenant.Namespace), client.MatchingLabels{liqocorev1beta1.ReplicatedLabel: "true"}}
-	granted, maps := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}
-	if err := errors.Join(r.Client.List(ctx, granted, replicated...), r.Client.List(ctx, maps, replicated...)); err != nil {
-		return fmt.Errorf("listing what is replicated to namespace %q: %w", tenant.Namespace, err)
+	granted, maps, renews := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}
+	for _, list := range []client.ObjectList{granted, maps, renews} {
+		if err := r.Client.List(ctx, list, client.InNamespace(tenant.Namespace)); err != nil {
+			return fmt.Errorf("listing what the consumer has in namespace %q: %w", tenant.Namespace, err)
+		}
 	}
-	var errs []error
+	var objects []client.Object
 	for i := range granted.Items {
-		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, &granted.Items[i])))
+		objects = append(objects, &granted.Items[i])
 	}
 	for i := range maps.Items {
-		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, &maps.Items[i])))
+		objects = append(objects, &maps.Items[i])
+	}
+	for i := range renews.Items {
+		objects = append(objects, &renews.Items[i])
+	}
+	var errs []error
+	for _, object := range objects {
+		if object.GetDeletionTimestamp().IsZero() && !liqocorev1beta1.IsOwn(object) {
+			errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, object)))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("deleting what is replicated to namespace %q: %w", tenant.Namespace, err)
+		return fmt.Errorf("deleting what the consumer has in namespace %q: %w", tenant.Namespace, err)
 	}
 	return nil
 }

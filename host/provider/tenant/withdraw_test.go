@@ -59,13 +59,25 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 			if tc.relabeled {
 				home.Labels = nil
 			}
+			inShop := func(subject string) *rbacv1.RoleBinding {
+				return &rbacv1.RoleBinding{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: subject},
+					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authentication.NamespaceRole},
+					Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: subject}},
+				}
+			}
+			access, others := inShop("rome"), inShop("oslo")
 			taken := []client.Object{
+				// Whatever labels the consumer has given them.
+				&authv1beta1.ResourceSlice{ObjectMeta: named("ghost", nil)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("ghost", nil)},
+				&offloadingv1beta1.NamespaceMap{ObjectMeta: named("disguised", map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.ReplicationLabel: "true"})},
+				&authv1beta1.Renew{ObjectMeta: named("milan", copied)},
 				&authv1beta1.ResourceSlice{ObjectMeta: named("milan", copied)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("milan", copied)},
 				authentication.RoleBinding(namespace, "rome"), authentication.ClusterRoleBinding("rome"),
 			}
 			kept := []client.Object{
 				&authv1beta1.ResourceSlice{ObjectMeta: named("rome", own)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("rome", own)},
-				authentication.ClusterRoleBinding("oslo"),
+				authentication.ClusterRoleBinding("oslo"), &authv1beta1.Renew{ObjectMeta: named("rome", own)}, access, others,
 			}
 			deleted := tc.deleted.DeepCopy()
 			deleted.UID = "deleted"
@@ -80,6 +92,10 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 				err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 				assert.Equal(t, tc.taken, apierrors.IsNotFound(err), "%T %s", object, object.GetName())
 			}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(access), access))
+			assert.Equal(t, tc.taken, len(access.Subjects) == 0, "its rights in remote namespaces end")
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(others), others))
+			assert.Len(t, others.Subjects, 1)
 			for _, object := range kept {
 				assert.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object), "%T %s", object, object.GetName())
 			}

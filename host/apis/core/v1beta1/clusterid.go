@@ -64,6 +64,13 @@ func IsTenantNamespace(namespace metav1.Object, peer ClusterID) bool {
 	return HasTenantLabel(namespace.GetLabels()) && peer != "" && namespace.GetLabels()[RemoteClusterIDLabel] == string(peer)
 }
 
+// IsOwn reports whether an object of a tenant namespace is this cluster's own request to the peer, and not
+// the copy of a request of the peer. The API server lets peers write copies only.
+func IsOwn(object metav1.Object) bool {
+	labels := object.GetLabels()
+	return labels[ReplicationLabel] == "true" && labels[ReplicatedLabel] != "true"
+}
+
 // Labels of replication between clusters (wire 6.4, 7.2, P3).
 const (
 	// ReplicationLabel is "true" on an object to be replicated, "false" on its copy.
