@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
 // Flags select a cluster, as those of kubectl do.
@@ -120,6 +122,10 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 	namespace, _, err := loaded.Namespace()
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	// The other cluster may be hostile, and the commands do not know which of two it is.
+	if config, err = remotecluster.Guard(config, remotecluster.Limits{}); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", f.file(), err)
 	}
 	if f.Verbose {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &printer{next: next, out: os.Stderr} })

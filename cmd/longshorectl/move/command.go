@@ -4,12 +4,10 @@
 package move
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
 const (
@@ -152,11 +151,11 @@ func execIn(config *rest.Config) (executor, error) {
 			VersionedParams(&corev1.PodExecOptions{
 				Container: containerName, Command: command, Stdin: in != nil, Stdout: true, Stderr: true,
 			}, scheme.ParameterCodec)
-		spdy, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, request.URL())
+		spdy, err := remotecluster.Executor(config, request.URL())
 		if err != nil {
 			return fmt.Errorf("connecting to pod %s: %w", pod.Name, err)
 		}
-		errs := &bytes.Buffer{}
+		errs := &tail{}
 		if err := spdy.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errs}); err != nil {
 			if said := strings.TrimSpace(errs.String()); said != "" {
 				return fmt.Errorf("in pod %s: %s: %w", pod.Name, said, err)
@@ -166,3 +165,18 @@ func execIn(config *rest.Config) (executor, error) {
 		return nil
 	}, nil
 }
+
+// maxTail is how much of the errors of a command in a pod is kept.
+const maxTail = 4 << 10
+
+// tail keeps the end of what is written to it: a pod of another cluster may write without end.
+type tail struct{ text []byte }
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p[max(0, len(p)-maxTail):]...)
+	t.text = slices.Clone(t.text[max(0, len(t.text)-maxTail):])
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.text) }

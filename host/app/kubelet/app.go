@@ -49,6 +49,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/address"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/memory"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -98,7 +99,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{options: options, shared: shared{config: options.limit(options.Config), scheme: s, registry: metrics.Registry, addresses: &address.Table{}}}
+	a := &App{options: options, shared: shared{config: options.withRate(deadline.Wrap(options.Config, options.ClientTimeout)), scheme: s, registry: metrics.Registry, addresses: &address.Table{}}}
 	a.decideAgain = a.policiesChanged
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()

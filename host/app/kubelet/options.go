@@ -19,7 +19,6 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource/report"
@@ -180,9 +179,9 @@ func (o *Options) identity() (string, error) {
 	return host + "-" + strconv.Itoa(os.Getpid()), nil
 }
 
-// limit returns a copy of a configuration with the limits of --client-….
-func (o *Options) limit(config *rest.Config) *rest.Config {
-	limited := deadline.Wrap(config, o.ClientTimeout)
+// withRate returns a copy of a configuration with the limits of --client-qps and --client-max-burst.
+func (o *Options) withRate(config *rest.Config) *rest.Config {
+	limited := rest.CopyConfig(config)
 	limited.QPS, limited.Burst = -1, 0
 	if o.ClientQPS > 0 {
 		limited.QPS, limited.Burst = float32(o.ClientQPS), o.ClientMaxBurst

@@ -32,10 +32,8 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
-	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/liqometrics"
-	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
 	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
@@ -197,7 +195,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,
 			NetworkAccess: access,
 			Connect: func(config *rest.Config) (client.Client, error) {
-				return client.New(deadline.Wrap(remotecluster.LimitResponses(config, remotecluster.MaxResponse), 0), client.Options{Scheme: mgr.GetScheme()})
+				return client.New(config, client.Options{Scheme: mgr.GetScheme()})
 			},
 		}).SetupWithManager(mgr)),
 		wrapSetup("podstatus", (&podstatus.Reconciler{

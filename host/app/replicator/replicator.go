@@ -28,7 +28,6 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
-	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/peering/replication"
 	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 )
@@ -97,11 +96,9 @@ func Add(mgr ctrl.Manager, options Options) error {
 				authv1beta1.GroupVersion.WithResource("resourceslices"),
 				authv1beta1.GroupVersion.WithResource("renews"),
 			},
-			Resync: options.ResyncPeriod,
-			Local:  local,
-			Connect: func(config *rest.Config) (dynamic.Interface, error) {
-				return dynamic.NewForConfig(deadline.Wrap(remotecluster.LimitResponses(config, 2*replication.MaxCopies), 0))
-			},
+			Resync:  options.ResyncPeriod,
+			Local:   local,
+			Connect: func(config *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(config) },
 		},
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {

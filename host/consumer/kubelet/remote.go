@@ -20,9 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
 	metricsv1beta1client "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
+
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
 // Provider accesses the subresources and the metrics of remote pods.
@@ -33,7 +34,7 @@ type Provider struct {
 	options ProviderOptions
 }
 
-// ProviderOptions configure a [Provider]. All are required.
+// ProviderOptions configure a [Provider]. All are required; Config is one of [remotecluster.Guard].
 type ProviderOptions struct {
 	Config                                    *rest.Config
 	NodeName, HomeClusterID, ForeignClusterID string
@@ -122,7 +123,7 @@ func (p *remotePods) stream(ctx context.Context, namespace, name, subresource st
 	}
 	url := p.provider.core.RESTClient().Post().Namespace(remote).Resource("pods").Name(name).SubResource(subresource).
 		VersionedParams(options, clientgoscheme.ParameterCodec).URL()
-	executor, err := remotecommand.NewSPDYExecutor(p.provider.config, http.MethodPost, url)
+	executor, err := remotecluster.Executor(p.provider.config, url)
 	if err != nil {
 		return fmt.Errorf("preparing %s in the remote pod: %w", subresource, err)
 	}
@@ -169,12 +170,8 @@ func (p *remotePods) portForward(ctx context.Context, namespace, name string, po
 	if err != nil {
 		return err
 	}
-	transport, upgrader, err := spdy.RoundTripperFor(p.provider.config)
-	if err != nil {
-		return fmt.Errorf("preparing the connection to the remote pod: %w", err)
-	}
 	url := p.provider.core.RESTClient().Post().Namespace(remote).Resource("pods").Name(name).SubResource("portforward").URL()
-	connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url).Dial(portforward.PortForwardProtocolV1Name)
+	connection, err := remotecluster.Dial(ctx, p.provider.config, url, portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return withKind(fmt.Errorf("connecting to the remote pod: %w", err))
 	}

@@ -284,7 +284,7 @@ func (r *Reconciler) checkPrerequisites(ctx context.Context, vn *offloadingv1bet
 	if err != nil {
 		return "", fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
 	}
-	if _, err := remotecluster.Config(secret); err != nil {
+	if _, err := remotecluster.Config(secret, remotecluster.Limits{}); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
 	forge := ForgeDeployment

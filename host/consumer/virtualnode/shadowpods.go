@@ -124,7 +124,7 @@ func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualN
 			}
 			continue
 		}
-		config, err := remotecluster.Config(secret)
+		config, err := remotecluster.Config(secret, remotecluster.Limits{})
 		if err != nil {
 			continue // The condition of the VirtualNode reports an invalid Secret.
 		}

@@ -63,7 +63,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	timer := time.AfterFunc(t.limit, func() { cancel(&Error{Limit: t.limit}) })
 	request = request.WithContext(ctx)
-	if isStream(request) {
+	if IsStream(request) {
 		request.Header = request.Header.Clone()
 		request.Header.Set("Accept-Encoding", "identity")
 	}
@@ -74,7 +74,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return response, err
 	}
-	if isStream(request) {
+	if IsStream(request) {
 		timer.Stop()
 	}
 	response.Body = &body{ReadCloser: response.Body, ctx: ctx, end: func() {
@@ -113,12 +113,15 @@ func replaceByDeadline(ctx context.Context, err error) error {
 	return err
 }
 
-// isStream reports whether the response to a request is a stream.
-func isStream(request *http.Request) bool {
+// IsStream reports whether the response to a request is a stream: a watch or a log.
+func IsStream(request *http.Request) bool {
 	query := request.URL.Query()
 	isSet := func(key string) bool { value := query.Get(key); return value == "true" || value == "1" }
-	return isSet("watch") || subresource(request) == "log"
+	return isSet("watch") || IsLog(request)
 }
+
+// IsLog reports whether the response to a request is the log of a container.
+func IsLog(request *http.Request) bool { return subresource(request) == "log" }
 
 // isTunnel reports whether a request hijacks its connection.
 func isTunnel(request *http.Request) bool {

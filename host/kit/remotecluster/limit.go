@@ -1,17 +1,24 @@
 package remotecluster
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 
-	"k8s.io/client-go/rest"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 )
 
-// MaxResponse limits a response of a provider to a process that other providers depend on, in
-// bytes: 16,000 ShadowPods of 4 KiB are fewer. Watches count from their beginning; clients continue one
-// that ends.
-const MaxResponse = 64 << 20
+const (
+	// MaxResponse limits a response of another cluster, in bytes: 16,000 ShadowPods of 4 KiB are fewer.
+	// Watches count from their beginning; clients continue one that ends.
+	MaxResponse = 64 << 20
+	// maxFrame limits an event of a watch without a line break, which client-go reads whole, in bytes. An API
+	// server stores objects of 1.5 MiB.
+	maxFrame = 4 << 20
+	// maxErrorBody limits a response that is not a success, in bytes. It is a Status, or a text.
+	maxErrorBody = 1 << 20
+)
 
 // TooLargeError is returned by the reader of a response that exceeds its limit.
 type TooLargeError struct {
@@ -21,18 +28,15 @@ type TooLargeError struct {
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
+	if e.Limit < 1<<20 {
+		return fmt.Sprintf("the answer is larger than %d KiB", e.Limit>>10)
+	}
 	return fmt.Sprintf("the answer is larger than %d MiB", e.Limit>>20)
 }
 
-// LimitResponses returns a copy of a client configuration whose responses end with a
-// [TooLargeError] after limit bytes: a provider could send without end. Compressed responses count
-// as they are read, without compression.
-func LimitResponses(config *rest.Config, limit int64) *rest.Config {
-	limited := rest.CopyConfig(config)
-	limited.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limiter{next: next, limit: limit} })
-	return limited
-}
-
+// limiter ends responses with a [TooLargeError] after limit bytes: another cluster could send without
+// end. Compressed responses count as they are read, without compression. Logs have no end by nature,
+// and are not kept.
 type limiter struct {
 	next  http.RoundTripper
 	limit int64
@@ -45,10 +49,20 @@ func (l *limiter) WrappedRoundTripper() http.RoundTripper { return l.next }
 // RoundTrip implements http.RoundTripper.
 func (l *limiter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(request)
-	if err == nil {
-		response.Body = &limitedBody{ReadCloser: response.Body, limit: l.limit, left: l.limit}
+	if err != nil || response.StatusCode == http.StatusSwitchingProtocols {
+		return response, err //nolint:wrapcheck // Passed on as it is.
 	}
-	return response, err //nolint:wrapcheck // Passed on as it is.
+	limit := l.limit
+	switch {
+	case response.StatusCode/100 != 2:
+		limit = min(limit, maxErrorBody)
+	case deadline.IsLog(request):
+		return response, nil
+	case deadline.IsStream(request):
+		response.Body = &framedBody{ReadCloser: response.Body, left: maxFrame}
+	}
+	response.Body = &limitedBody{ReadCloser: response.Body, limit: limit, left: limit}
+	return response, nil
 }
 
 // limitedBody is the body of a response of which left bytes may be read.
@@ -69,6 +83,36 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	b.left -= int64(n)
 	if b.left < 0 {
 		return n - 1, &TooLargeError{Limit: b.limit}
+	}
+	return n, err //nolint:wrapcheck // Passed on as it is.
+}
+
+// framedBody is the body of a watch. An API server ends each event in JSON with a line break. One in
+// Protocol Buffers begins with its length, which client-go limits; it has such a byte too.
+type framedBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *framedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, &TooLargeError{Limit: maxFrame}
+	}
+	n, err := b.ReadCloser.Read(p)
+	for rest := p[:n]; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			b.left -= len(rest)
+			break
+		}
+		if b.left -= end; b.left < 0 {
+			break
+		}
+		b.left, rest = maxFrame, rest[end:]
+	}
+	if b.left < 0 {
+		return 0, &TooLargeError{Limit: maxFrame}
 	}
 	return n, err //nolint:wrapcheck // Passed on as it is.
 }

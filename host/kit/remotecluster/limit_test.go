@@ -1,49 +1,115 @@
 package remotecluster_test
 
 import (
+	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
+// read returns what a guarded client reads of a response.
+func read(t *testing.T, limits remotecluster.Limits, path string, handle http.HandlerFunc) ([]byte, error) {
+	t.Helper()
+	server := httptest.NewServer(handle)
+	t.Cleanup(server.Close)
+	config, err := remotecluster.Guard(&rest.Config{Host: server.URL}, limits)
+	require.NoError(t, err)
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, http.NoBody)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		_, again := response.Body.Read(make([]byte, 1))
+		assert.ErrorAs(t, again, new(*remotecluster.TooLargeError), "nothing can be read behind the limit")
+	}
+	return content, err
+}
+
 func TestResponsesAreLimited(t *testing.T) {
-	for name, test := range map[string]struct {
-		size    int
-		refused bool
+	const mib = 1 << 20
+	send := func(size int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", size)) }
+	}
+	tests := map[string]struct {
+		path   string
+		handle http.HandlerFunc
+		want   int // bytes that are read
+		err    string
 	}{
-		"empty":              {size: 0},
-		"as large as it may": {size: 1 << 20},
-		"a byte more":        {size: 1<<20 + 1, refused: true},
-		"much more":          {size: 5 << 20, refused: true},
-	} {
+		"empty":              {handle: send(0)},
+		"as large as it may": {handle: send(2 * mib), want: 2 * mib},
+		"a byte more":        {handle: send(2*mib + 1), want: 2 * mib, err: "the answer is larger than 2 MiB"},
+		"much more":          {handle: send(9 * mib), want: 2 * mib, err: "the answer is larger than 2 MiB"},
+		"compressed": {handle: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			bomb := gzip.NewWriter(w)
+			_, _ = bomb.Write(make([]byte, 9*mib))
+			_ = bomb.Close()
+		}, want: 2 * mib, err: "the answer is larger than 2 MiB"},
+		"a watch": {path: "/api/v1/pods?watch=true", handle: send(9 * mib), want: 2 * mib, err: "the answer is larger than 2 MiB"},
+		"an error": {handle: func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			send(9*mib)(w, r)
+		}, want: mib, err: "the answer is larger than 1 MiB"},
+		"the error of a log": {path: "/api/v1/namespaces/n/pods/p/log", handle: func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			send(9*mib)(w, r)
+		}, want: mib, err: "the answer is larger than 1 MiB"},
+		"a log, which is not kept": {path: "/api/v1/namespaces/n/pods/p/log", handle: send(9 * mib), want: 9 * mib},
+		"headers": {handle: func(w http.ResponseWriter, _ *http.Request) {
+			for range 11 {
+				w.Header().Add("X", strings.Repeat("x", mib))
+			}
+		}, err: "response headers exceeded"},
+	}
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, strings.Repeat("x", test.size))
-			}))
-			defer server.Close()
-			client, err := rest.HTTPClientFor(remotecluster.LimitResponses(&rest.Config{Host: server.URL}, 1<<20))
-			require.NoError(t, err)
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-			require.NoError(t, err)
-			response, err := client.Do(request)
-			require.NoError(t, err)
-			defer response.Body.Close()
-			content, err := io.ReadAll(response.Body)
-			require.Len(t, content, min(test.size, 1<<20))
-			if !test.refused {
+			content, err := read(t, remotecluster.Limits{Response: 2 * mib}, tc.path, tc.handle)
+			assert.Len(t, content, tc.want)
+			if tc.err == "" {
 				require.NoError(t, err)
 				return
 			}
-			require.EqualError(t, err, "the answer is larger than 1 MiB")
-			_, err = response.Body.Read(make([]byte, 1))
-			require.ErrorAs(t, err, new(*remotecluster.TooLargeError))
+			assert.ErrorContains(t, err, tc.err)
+		})
+	}
+}
+
+func TestAnEventOfAWatchIsLimited(t *testing.T) {
+	const mib = 1 << 20
+	for name, tc := range map[string]struct {
+		lines []int
+		err   string
+	}{
+		"many events":                  {lines: []int{mib, 2 * mib, 3 * mib, 4*mib - 1, 10}},
+		"one that does not end":        {lines: []int{5 * mib}, err: "the answer is larger than 4 MiB"},
+		"one behind others is too big": {lines: []int{mib, mib, 5 * mib}, err: "the answer is larger than 4 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(t, remotecluster.Limits{}, "/api/v1/pods?watch=true", func(w http.ResponseWriter, _ *http.Request) {
+				for _, length := range tc.lines {
+					_, _ = io.WriteString(w, strings.Repeat("x", length)+"\n")
+				}
+			})
+			if tc.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.EqualError(t, err, tc.err)
 		})
 	}
 }

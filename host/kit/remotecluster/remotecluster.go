@@ -22,8 +22,9 @@ var awsKeys = []string{"awsAccessKeyID", "awsSecretAccessKey", "awsRegion", "aws
 
 // Config returns the client configuration of a provider. Errors name the Secret, the key and
 // the necessary correction. A kubeconfig that refers to files or programs is an error: it comes
-// from another cluster and must not read files or run programs in this one.
-func Config(secret *corev1.Secret) (*rest.Config, error) {
+// from another cluster and must not read files or run programs in this one. The configuration is one of
+// [Guard].
+func Config(secret *corev1.Secret, limits Limits) (*rest.Config, error) {
 	name := secret.Namespace + "/" + secret.Name
 	if !slices.ContainsFunc(awsKeys, func(key string) bool { return len(secret.Data[key]) == 0 }) {
 		return nil, fmt.Errorf("kubeconfig Secret %s has an EKS identity (%s …), which is not supported", name, awsKeys[0])
@@ -48,7 +49,11 @@ func Config(secret *corev1.Secret) (*rest.Config, error) {
 			return nil, fmt.Errorf("kubeconfig Secret %s: invalid client certificate: %w", name, err)
 		}
 	}
-	return config, nil
+	guarded, err := Guard(config, limits)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig Secret %s: %w", name, err)
+	}
+	return guarded, nil
 }
 
 // validate returns an error for a kubeconfig that is incomplete or refers to files or programs.

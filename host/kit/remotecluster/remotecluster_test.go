@@ -89,7 +89,7 @@ func TestInvalidSecrets(t *testing.T) {
 		"an identity of EKS": {aws, "has an EKS identity (awsAccessKeyID …)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := remotecluster.Config(secret(tc.data))
+			config, err := remotecluster.Config(secret(tc.data), remotecluster.Limits{})
 			require.ErrorContains(t, err, tc.want)
 			assert.ErrorContains(t, err, "Secret liqo-tenant-milan/kubeconfig")
 			assert.Nil(t, config)
@@ -98,7 +98,7 @@ func TestInvalidSecrets(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	config, err := remotecluster.Config(secret(map[string][]byte{"kubeconfig": kubeconfig(t, nil), "awsRegion": []byte("x")}))
+	config, err := remotecluster.Config(secret(map[string][]byte{"kubeconfig": kubeconfig(t, nil), "awsRegion": []byte("x")}), remotecluster.Limits{})
 	require.NoError(t, err)
 	assert.Equal(t, "https://milan:6443", config.Host)
 	assert.NotEmpty(t, config.CertData)
@@ -114,7 +114,7 @@ func TestConfig(t *testing.T) {
 func TestExpiredIgnoresTokens(t *testing.T) {
 	config, err := remotecluster.Config(secret(map[string][]byte{"kubeconfig": kubeconfig(t, func(c *clientcmdapi.Config) {
 		c.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: "t"}
-	})}))
+	})}), remotecluster.Limits{})
 	require.NoError(t, err)
 	_, expired := remotecluster.Expired(config, now.Add(1000*time.Hour))
 	assert.False(t, expired)

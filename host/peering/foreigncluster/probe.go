@@ -200,7 +200,7 @@ func (p *Prober) peer(cluster string, kubeconfig *corev1.Secret) (*peer, error) 
 		p.peers = map[string]*peer{}
 	}
 	known := p.peers[cluster]
-	config, err := remotecluster.Config(kubeconfig)
+	config, err := remotecluster.Config(kubeconfig, remotecluster.Limits{Response: maxAnswer, Timeout: p.Timeout})
 	if err == nil && known != nil && known.http != nil && remotecluster.SameConnection(known.config, config) {
 		return known, nil
 	}
@@ -211,15 +211,9 @@ func (p *Prober) peer(cluster string, kubeconfig *corev1.Secret) (*peer, error) 
 	if err != nil {
 		return known, err
 	}
-	shared, err := rest.HTTPClientFor(config)
-	if err != nil {
+	if known.http, err = rest.HTTPClientFor(config); err != nil {
 		return known, fmt.Errorf("preparing the connection: %w", err)
 	}
-	// The client of a kubeconfig without TLS and credentials is that of the whole process.
-	own := *shared
-	// The peer must not send this process to other addresses.
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	known.http = &own
 	return known, nil
 }
 

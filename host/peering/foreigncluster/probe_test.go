@@ -200,6 +200,6 @@ func TestAProbeDoesNotChangeTheDefaultClient(t *testing.T) {
 	p := &Prober{}
 	known, err := p.peer("milan", &corev1.Secret{Data: map[string][]byte{"kubeconfig": content}})
 	require.NoError(t, err)
-	assert.NotNil(t, known.http.CheckRedirect)
-	assert.Nil(t, http.DefaultClient.CheckRedirect)
+	assert.NotSame(t, http.DefaultClient, known.http)
+	assert.Nil(t, http.DefaultClient.Transport)
 }

@@ -209,7 +209,7 @@ func (r *Reconciler) gather(ctx context.Context, cluster liqocorev1beta1.Cluster
 	}
 	if f.kubeconfig != nil {
 		// A Secret that is not usable has its message where it is used.
-		if config, err := remotecluster.Config(f.kubeconfig); err == nil {
+		if config, err := remotecluster.Config(f.kubeconfig, remotecluster.Limits{}); err == nil {
 			f.server = config.Host
 		}
 	}

@@ -1,0 +1,104 @@
+package remotecluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/longshore-dev/longshore/host/kit/deadline"
+)
+
+// Limits bound what another cluster can make a client of it do. The zero value has the defaults.
+type Limits struct {
+	// Response bounds each response, in bytes; MaxResponse by default.
+	Response int64
+	// Timeout bounds each request but watches, logs and streams, and the time until those begin;
+	// deadline.Default by default.
+	Timeout time.Duration
+}
+
+// Guard returns a copy of a configuration for a client of another cluster, which may be hostile. All
+// clients of another cluster are made of one: [Config] returns them for the kubeconfigs in Secrets, and
+// longshorectl makes them of the user's. hack/depcheck looks for others.
+//
+// Redirections are errors: an API server sends none, and another server could send the client to
+// addresses of this cluster's network, and show the answers. Requests to another server than that of the
+// configuration are errors too, also if a caller makes them. Responses are limited (see
+// [Limits]), and a request ends after a time. Proxies are those of the configuration and the
+// environment.
+func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the address %q: %w", config.Host, err)
+	}
+	if limits.Response == 0 {
+		limits.Response = MaxResponse
+	}
+	guarded := rest.CopyConfig(config)
+	guarded.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &guard{next: &limiter{next: next, limit: limits.Response}, server: server}
+	})
+	return deadline.Wrap(guarded, limits.Timeout), nil
+}
+
+// guard lets requests reach their server only.
+type guard struct {
+	next   http.RoundTripper
+	server *url.URL
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
+// configuration of the wrapped transport.
+func (g *guard) WrappedRoundTripper() http.RoundTripper { return g.next }
+
+// RoundTrip implements http.RoundTripper.
+func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != g.server.Scheme || request.URL.Host != g.server.Host {
+		return nil, &OtherServerError{Server: addressOf(g.server), Other: addressOf(request.URL)}
+	}
+	response, err := g.next.RoundTrip(request)
+	if err != nil || !isRedirection(response) {
+		return response, err //nolint:wrapcheck // Passed on as it is.
+	}
+	_ = response.Body.Close()
+	refused := &OtherServerError{Server: addressOf(g.server), Status: response.StatusCode}
+	if location, err := response.Location(); err == nil {
+		refused.Other = addressOf(location)
+	}
+	return nil, refused
+}
+
+// isRedirection reports whether a response asks the client to send another request. The answer to
+// "changed since?" does not.
+func isRedirection(response *http.Response) bool {
+	return response.StatusCode/100 == 3 && response.StatusCode != http.StatusNotModified
+}
+
+// OtherServerError is the error of a request that would leave the server of the kubeconfig.
+type OtherServerError struct {
+	// Server is the address in the kubeconfig, Other the one to which the request was to go.
+	Server, Other string
+	// Status is that of the redirection; zero if the request itself was for the other server.
+	Status int
+}
+
+// Error implements error.
+func (e *OtherServerError) Error() string {
+	if e.Status == 0 {
+		return fmt.Sprintf("refused a request to %q: the kubeconfig is for %q", e.Other, e.Server)
+	}
+	return fmt.Sprintf("refused a redirection (%d) from %q to %q: an API server sends none. "+
+		"Let the kubeconfig name the API server itself; if it does, ask the operator of that cluster what answers at its address", e.Status, e.Server, e.Other)
+}
+
+// maxAddress is how much of an address is in an error: another cluster writes it.
+const maxAddress = 100
+
+// addressOf returns the scheme and the host of a URL, cut: it has no credentials and no query.
+func addressOf(u *url.URL) string {
+	address := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	return address[:min(len(address), maxAddress)]
+}
