@@ -152,8 +152,8 @@ func (v *virtualNode) newEngine(
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
 		Filter: v.facts.FilterMetadata, Mutate: v.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
-		Informers: informers,
-		Recorder:  func(component string) engine.Recorder { return recorder{events.New(v.manager, component)} },
+		Informers: informers, Report: v.reportTooMuch,
+		Recorder: func(component string) engine.Recorder { return recorder{events.New(v.manager, component)} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)

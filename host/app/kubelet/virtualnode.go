@@ -42,6 +42,8 @@ const (
 	// reasonBrokenKubeconfig is the reason of the event on a VirtualNode whose kubeconfig
 	// Secret cannot be used.
 	reasonBrokenKubeconfig = "BrokenKubeconfig"
+	// reasonTooMuch is the reason of the event on a VirtualNode whose provider sends more than is read or kept.
+	reasonTooMuch = "ProviderSendsTooMuch"
 	// awsSigner signs the serving certificates of kubelets on EKS.
 	awsSigner = "beta.eks.amazonaws.com/app-serving"
 	// eventTimeout bounds the requests for one event.
@@ -447,6 +449,12 @@ func (v *virtualNode) reportKubeconfig(ctx context.Context, vn *offloadingv1beta
 	}
 	v.warn(ctx, vn, reasonBrokenKubeconfig, cause.Error())
 	return true
+}
+
+// reportTooMuch is the Report of engine.Options.
+func (v *virtualNode) reportTooMuch(ctx context.Context, cause error) {
+	v.report(ctx, v.facts.VirtualNode(), reasonTooMuch, cause.Error()+": nothing new is read of it for a minute. "+
+		"The operator of that cluster must delete what is not needed, or raise the memory limit of this virtual kubelet")
 }
 
 // report is the Report of node.Options, whose context may have ended.

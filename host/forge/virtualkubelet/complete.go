@@ -54,6 +54,9 @@ func SyncTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.
 	if options.Spec.Replicas != nil {
 		vn.Spec.Template.Spec.Replicas = ptr.To(*options.Spec.Replicas)
 	}
+	if containers := vn.Spec.Template.Spec.Template.Spec.Containers; len(containers) > 0 {
+		followMemoryLimit(&containers[0])
+	}
 	return setArguments(vn)
 }
 

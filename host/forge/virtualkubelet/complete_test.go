@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -138,6 +139,47 @@ func TestCompleteMergesTheTemplateOfTheUser(t *testing.T) {
 	assert.Contains(t, container.Args, "--client-qps=9")
 	assert.NotContains(t, container.Args, "--unknown=1", "only arguments of the options are merged (wire 2.4)")
 	assert.Equal(t, "infra", vn.Spec.Template.ObjectMeta.Labels["team"])
+}
+
+func TestTheHeapFollowsTheMemoryLimit(t *testing.T) {
+	limited := func(amount string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+	}
+	heapOf := func(pod corev1.PodSpec) string {
+		for _, variable := range pod.Containers[0].Env {
+			if variable.Name == "GOMEMLIMIT" {
+				return variable.Value
+			}
+		}
+		return ""
+	}
+	for name, tc := range map[string]struct {
+		options, template corev1.ResourceList
+		want              string
+	}{
+		"no limit":                             {},
+		"a limit of another resource":          {options: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+		"the limit of the options":             {options: limited("512Mi"), want: "483183819"},
+		"the limit of the user's template":     {template: limited("1Gi"), want: "966367638"},
+		"the user's template over the options": {options: limited("512Mi"), template: limited("1G"), want: "900000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options()
+			opts.Spec.Resources.Limits = tc.options
+			pod := completedPod(t, opts, func(pod *corev1.PodSpec) { pod.Containers[0].Resources.Limits = tc.template })
+			assert.Equal(t, tc.want, heapOf(pod))
+		})
+	}
+	t.Run("later changes of the template", func(t *testing.T) {
+		opts, vn := options(), virtualNode(nil)
+		require.NoError(t, Complete(vn, opts, Cluster{ID: "rome"}))
+		container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]
+		for amount, want := range map[string]string{"1G": "900000000", "2G": "1800000000", "0": ""} {
+			container.Resources.Limits = limited(amount)
+			require.NoError(t, SyncTemplate(vn, opts))
+			assert.Equal(t, want, heapOf(vn.Spec.Template.Spec.Template.Spec))
+		}
+	})
 }
 
 func TestCompleteAcceptsItsOwnResult(t *testing.T) {

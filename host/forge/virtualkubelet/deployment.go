@@ -59,6 +59,13 @@ const (
 	readinessPeriod = 2
 )
 
+// The Go runtime reads the variable. Its value is nine tenths of the memory limit of the container.
+const (
+	memoryVariable = "GOMEMLIMIT"
+	memoryFactor   = 9
+	memoryDivisor  = 10
+)
+
 // Cluster describes the consumer cluster.
 type Cluster struct {
 	ID            string
@@ -148,6 +155,7 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
+	followMemoryLimit(&container)
 	if flagValue(container.Args, flagPolicyCacheDir) == policyCacheDir {
 		container.VolumeMounts = []corev1.VolumeMount{{Name: policyCacheVolume, MountPath: policyCacheDir}}
 	}
@@ -163,6 +171,15 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 		container.ReadinessProbe = &corev1.Probe{ProbeHandler: httpGet("/readyz"), PeriodSeconds: readinessPeriod}
 	}
 	return container
+}
+
+// followMemoryLimit keeps the heap of the virtual kubelet below its memory limit: near it, the garbage collector
+// works more, instead of the kernel ending the process. The rest is for stacks, code and sandboxes of policies.
+func followMemoryLimit(container *corev1.Container) {
+	container.Env = slices.DeleteFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == memoryVariable })
+	if limit := container.Resources.Limits.Memory().Value(); limit > 0 {
+		container.Env = append(container.Env, corev1.EnvVar{Name: memoryVariable, Value: strconv.FormatInt(limit/memoryDivisor*memoryFactor, 10)})
+	}
 }
 
 func httpGet(path string) corev1.ProbeHandler {

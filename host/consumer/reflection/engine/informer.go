@@ -33,6 +33,8 @@ type Informers struct {
 	opened map[informerKey]*informer
 	// versions are the questions that the informers of a kind at one API server share.
 	versions map[versionsKey]*restore.Group
+	// room is that of all objects of the provider.
+	room *room
 }
 
 type versionsKey struct {
@@ -143,7 +145,7 @@ const (
 
 // NewInformers returns Informers whose watches end with the context.
 func NewInformers(ctx context.Context) *Informers {
-	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}, versions: map[versionsKey]*restore.Group{}}
+	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}, versions: map[versionsKey]*restore.Group{}, room: newRoom(memoryLimit())}
 }
 
 // Wait waits for the end of all watches. It is called after the end of the context: engines that
@@ -231,6 +233,9 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	}
 	added.store = newStore(s.kind, added.changed)
 	added.store.filled = added.filled
+	if s.isRemote {
+		added.store.room = i.room
+	}
 	versions := i.versionsOf(versionsKey{key.isRemote, key.kind})
 	follow := func(source cache.ListerWatcherWithContext) {
 		if within.once {
@@ -242,6 +247,7 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	added.run = func() {
 		if source := i.listWatch(&within); running.Err() == nil {
 			i.group.Go(func() {
+				defer context.AfterFunc(running, added.store.leaveRoom)
 				if !within.isLater || i.later.Wait(running) == nil {
 					follow(source)
 				}

@@ -131,7 +131,8 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 }
 
 // refresh replaces the objects by those of a list that was read beside the watch. It reports false if the
-// API server was restored from a backup: the next list of the watch replaces all objects then.
+// API server was restored from a backup, or has too many objects: the next list of the watch replaces all
+// objects then.
 func (s *store) refresh(list []any, version string) bool {
 	altered, ok := s.replaceListed(s.prepare(list), version)
 	for _, object := range altered {
@@ -148,6 +149,9 @@ func (s *store) replaceListed(items map[types.NamespacedName]item, version strin
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); err == nil && order < 0 {
 		s.restored = true
 		return nil, false
+	}
+	if s.admitAll(items) != nil {
+		return nil, false // The watch ends, and reads them again later.
 	}
 	for name, have := range s.objects.in("") {
 		if _, isListed := items[name]; isListed || knownNewerVersion(have.version, version) {

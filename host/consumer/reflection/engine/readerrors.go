@@ -50,12 +50,18 @@ func (e *readErrors) first() string {
 // in this namespace only, and is recorded as an event on the local objects.
 func (r *runner) observeRead(of *subscriber, err error) {
 	caches, ns := of.caches, of.caches.ns
+	if report := r.engine.options.Report; report != nil && of.isRemote && isTooMuch(err) && caches.ctx.Err() == nil {
+		report(caches.ctx, fmt.Errorf("reading the %s of namespace %s in cluster %s: %w", r.resource.Name, ns.remote, r.engine.options.ProviderClusterID, err))
+	}
 	if caches.active.Load() || caches.ctx.Err() != nil {
 		return
 	}
 	o := &r.engine.options
 	cause := ""
 	switch {
+	case of.isRemote && isTooMuch(err):
+		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must delete what is not needed in namespace %s there, "+
+			"or raise the memory limit of the virtual kubelet here: %s", o.ProviderClusterID, ns.remote, err)
 	case !isPermanent(err):
 	case of.isRemote:
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",

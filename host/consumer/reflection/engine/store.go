@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -47,6 +48,12 @@ type store struct {
 	restored bool
 	synced   chan struct{}
 	isSynced bool
+	// room is shared with other stores; nil without a limit. size is what this one takes of it.
+	room *room
+	size int64
+	// stop ends the watch that is under way, for which there was no room if overflowed is set.
+	stop       context.CancelFunc
+	overflowed error
 
 	fresh freshness
 }
@@ -147,7 +154,7 @@ func (s *store) assume(obj client.Object) *stored {
 	if have != nil && !newerVersion(kept.version, have.version) {
 		return nil
 	}
-	s.objects.set(name, kept)
+	s.set(name, kept)
 	s.assumed[name] = append(s.assumed[name], kept.version)
 	return have
 }
@@ -166,7 +173,7 @@ func (s *store) AssumeDeleted(namespace, name string, uid types.UID, now metav1.
 		return
 	}
 	gone.SetDeletionTimestamp(&now)
-	s.objects.set(key, s.wrap(gone))
+	s.set(key, s.wrap(gone))
 }
 
 // Add implements cache.ReflectorStore.
@@ -182,6 +189,10 @@ func (s *store) Update(obj any) error {
 	name, kept := client.ObjectKeyFromObject(object), s.wrap(object)
 	s.mu.Lock()
 	have := s.objects.get(name)
+	if s.overflowed != nil || s.admit(kept.cost()-have.cost()) != nil {
+		s.mu.Unlock()
+		return nil // The reflector would log the object with the error. It ends.
+	}
 	isNews := s.put(name, kept)
 	now := s.objects.get(name)
 	s.advance(kept.version)
@@ -251,7 +262,7 @@ func (s *store) put(name types.NamespacedName, kept *stored) bool {
 	have, writes := s.objects.get(name), s.assumed[name]
 	switch {
 	case have == nil || newerVersion(kept.version, have.version):
-		s.objects.set(name, kept)
+		s.set(name, kept)
 		delete(s.assumed, name)
 		return true
 	case have.version == kept.version:
@@ -278,6 +289,10 @@ func (s *store) Delete(obj any) error {
 	}
 	name := client.ObjectKeyFromObject(object)
 	s.mu.Lock()
+	if s.overflowed != nil {
+		s.mu.Unlock()
+		return nil
+	}
 	have := s.objects.get(name)
 	gone := have != nil && !knownNewerVersion(have.version, object.GetResourceVersion())
 	if gone {
@@ -293,7 +308,7 @@ func (s *store) Delete(obj any) error {
 
 // leave removes, under the lock, an object that left the watch or a list, and records it if it had not ended.
 func (s *store) leave(name types.NamespacedName, last client.Object) {
-	s.objects.remove(name)
+	s.remove(name)
 	delete(s.assumed, name)
 	if s.kind.HasEnded != nil && !s.kind.HasEnded(last) {
 		s.lost[name] = true
@@ -318,6 +333,10 @@ func (s *store) forgetLost(namespace, name string) {
 func (s *store) Replace(list []any, resourceVersion string) error {
 	items := s.prepare(list)
 	s.mu.Lock()
+	if err := s.admitAll(items); err != nil {
+		s.mu.Unlock()
+		return err
+	}
 	before := s.restore(resourceVersion)
 	altered := s.putListed(items, before, resourceVersion)
 	for name, have := range before.in("") {
@@ -379,7 +398,7 @@ func (s *store) putListed(items map[types.NamespacedName]item, before objects, r
 	for name, listed := range items {
 		replaced := before.get(name)
 		if have := s.objects.get(name); have != nil && isUndone(have, listed.kept, resourceVersion) {
-			s.objects.remove(name)
+			s.remove(name)
 			delete(s.assumed, name)
 		}
 		if !s.putFromList(name, listed.kept) {
@@ -410,7 +429,8 @@ func isUndone(have, listed *stored, version string) bool {
 func (s *store) restore(version string) objects {
 	before := s.objects
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); s.restored || err == nil && order < 0 {
-		s.objects, s.assumed = objects{}, map[types.NamespacedName][]string{}
+		s.room.add(-s.size)
+		s.objects, s.size, s.assumed = objects{}, 0, map[types.NamespacedName][]string{}
 		s.restored, s.newest = false, version
 	}
 	return before
@@ -420,12 +440,16 @@ func (s *store) restore(version string) objects {
 func (s *store) Bookmark(resourceVersion string) error {
 	var dropped []client.Object
 	s.mu.Lock()
+	if s.overflowed != nil {
+		s.mu.Unlock()
+		return nil
+	}
 	for name := range s.assumed {
 		have := s.objects.get(name)
 		if newerVersion(have.version, resourceVersion) {
 			continue
 		}
-		s.objects.remove(name)
+		s.remove(name)
 		delete(s.assumed, name)
 		dropped = append(dropped, s.unwrap(have))
 	}
@@ -436,9 +460,6 @@ func (s *store) Bookmark(resourceVersion string) error {
 	}
 	return nil
 }
-
-// Resync implements cache.ReflectorStore. It does nothing.
-func (s *store) Resync() error { return nil }
 
 // Transformer implements cache.TransformingStore.
 func (s *store) Transformer() cache.TransformFunc {
@@ -474,16 +495,4 @@ func appliedEntry(fields *metav1.FieldsV1) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{{
 		Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: fields,
 	}}
-}
-
-// newerVersion reports whether a is later than b. One that cannot be compared is.
-func newerVersion(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err != nil || order > 0
-}
-
-// knownNewerVersion reports whether a is later than b, and both can be compared.
-func knownNewerVersion(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }

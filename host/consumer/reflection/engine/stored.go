@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -159,4 +160,16 @@ func decode(data []byte, into client.Object) error {
 		return p.Unmarshal(data)
 	}
 	return json.Unmarshal(data, into) //nolint:wrapcheck // the same
+}
+
+// newerVersion reports whether a is later than b. One that cannot be compared is.
+func newerVersion(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order > 0
+}
+
+// knownNewerVersion reports whether a is later than b, and both can be compared.
+func knownNewerVersion(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
 }

@@ -31,7 +31,8 @@ var namespaceMapKind = Kind{
 // It retries within seconds, not within the minute of client-go's default, so that pods do
 // not wait after an outage. versions are the questions for the resource version of the API server that
 // informers of the kind share. read is called with the result of each list, and with nil when a
-// watch began. A streaming list that fails is followed by a plain list.
+// watch began. A streaming list that fails is followed by a plain list. After more than is read or kept
+// of another cluster, the next list is after [overflowPause], and the store has what it had.
 func watchKind(
 	ctx context.Context, source cache.ListerWatcherWithContext, versions *restore.Group, kind Kind, into *store, read func(error),
 ) {
@@ -39,6 +40,7 @@ func watchKind(
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := source.ListWithContext(ctx, options)
 			read(err)
+			pauseAfter(ctx, err)
 			return list, err //nolint:wrapcheck // The reflector inspects it.
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -49,10 +51,19 @@ func watchKind(
 			return w, err //nolint:wrapcheck // The reflector inspects it.
 		},
 	}, source), versions, func(server, _ string) bool { return into.detectRestore(server) })
-	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
-		Name:    "reflection",
-		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
-	}).RunWithContext(ctx)
+	for ctx.Err() == nil {
+		watching, stop := context.WithCancel(ctx)
+		overflow := into.begin(stop)
+		cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
+			Name:    "reflection",
+			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
+		}).RunWithContext(watching)
+		stop()
+		if err := overflow(); err != nil {
+			read(err)
+			pauseAfter(ctx, err)
+		}
+	}
 }
 
 // listKind fills the store with one list. It repeats a list that failed, unless an operator must
@@ -62,10 +73,19 @@ func listKind(ctx context.Context, source cache.ListerWatcherWithContext, into *
 		list, err := source.ListWithContext(ctx, metav1.ListOptions{})
 		read(err)
 		if err != nil {
+			pauseAfter(ctx, err)
 			return isPermanent(err), nil
 		}
 		objects, version, err := itemsOf(list)
-		return err == nil && into.Replace(objects, version) == nil, nil
+		if err != nil {
+			return false, nil
+		}
+		if err := into.Replace(objects, version); err != nil {
+			read(err)
+			pauseAfter(ctx, err)
+			return false, nil
+		}
+		return true, nil
 	})
 }
 
