@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -11,6 +12,7 @@ import (
 // processFlags are those of every process but the virtual kubelet, whose flags stand in
 // VirtualNode templates on the wire.
 func processFlags(f *pflag.FlagSet, o *process.Options) {
+	o.Identity = process.PodIdentity(os.Getenv("POD_NAME"), os.Getenv("POD_UID"))
 	f.StringVar(&o.ClusterID, "cluster-id", "", "identity of this cluster")
 	f.StringVar(&o.Namespace, "liqo-namespace", "longshore", "Longshore's own namespace")
 	f.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "where metrics are served; 0 switches off")

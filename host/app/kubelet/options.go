@@ -167,7 +167,9 @@ func (o *Options) component(reader client.Reader) report.Identity {
 // name returns the name of the process in leases and messages.
 func (o *Options) name() string { return cmp.Or(o.SharedProcess, o.NodeName) }
 
-// identity returns the identity of this replica in leases.
+// identity returns the identity of this replica in leases: the name of its pod, so that a container that
+// is started again takes its leases at once. Two pods of a Deployment never have one name at a time, a
+// later one gets another random name, and the kubelet starts a container after its previous instance ended.
 func (o *Options) identity() (string, error) {
 	if o.Identity != "" {
 		return o.Identity, nil

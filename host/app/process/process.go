@@ -45,6 +45,23 @@ type Options struct {
 	// MetricsAddress and HealthProbeAddress are host:port, or "0" to disable.
 	MetricsAddress     string
 	HealthProbeAddress string
+	// Identity is what the process is called in leases: [PodIdentity] of its pod, or empty outside of one.
+	Identity string
+}
+
+// PodIdentity returns the identity of a process in leases: that of its pod, so that a container that is
+// started again takes the lease that it held before instead of waiting until it expires. It is empty
+// without both values.
+//
+// No two processes that run have one identity. A UID is that of one pod in the life of a cluster, also if
+// a pod of the same name is created again. The pod is bound to one Node once, and the kubelet there starts
+// a container only after it has seen the end of the previous one, whose requests are over by then. And a
+// pod has one container that uses a lease.
+func PodIdentity(name, uid string) string {
+	if name == "" || uid == "" {
+		return ""
+	}
+	return name + "_" + uid
 }
 
 // Validate returns every invalid option.
@@ -115,7 +132,7 @@ func New(o *Options, d Definition) (*App, error) {
 	}
 	cluster := deadline.Wrap(o.Config, 0)
 	if d.Lease != "" {
-		lock, err := newLock(cluster, o.Namespace, d.Lease)
+		lock, err := newLock(cluster, o, d.Lease)
 		if err != nil {
 			return nil, err
 		}
@@ -157,15 +174,20 @@ func Synced(caches cache.Cache) healthz.Checker {
 
 // newLock returns the lock of a lease in Longshore's namespace, which is renewed rarely: most
 // installations have one replica.
-func newLock(config *rest.Config, namespace, name string) (resourcelock.Interface, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("finding an identity for the lease %s/%s: %w", namespace, name, err)
+func newLock(config *rest.Config, o *Options, name string) (resourcelock.Interface, error) {
+	identity := o.Identity
+	if identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("finding an identity for the lease %s/%s: %w", o.Namespace, name, err)
+		}
+		// Outside of a pod, several processes of one host may compete.
+		identity = host + "_" + string(uuid.NewUUID())
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, config, lease.RenewDeadline)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, name,
+		resourcelock.ResourceLockConfig{Identity: identity}, config, lease.RenewDeadline)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the lease %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("preparing the lease %s/%s: %w", o.Namespace, name, err)
 	}
 	return lease.Sparse(lock, lease.RenewPeriod, time.Now), nil
 }

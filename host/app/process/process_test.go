@@ -71,3 +71,15 @@ func TestNew(t *testing.T) {
 		})
 	}
 }
+
+func TestPodIdentity(t *testing.T) {
+	for name, tc := range map[string]struct{ pod, uid, want string }{
+		"a pod":                                   {"manager-0", "uid-1", "manager-0_uid-1"},
+		"a later pod with the same name":          {"manager-0", "uid-2", "manager-0_uid-2"},
+		"outside of a pod":                        {"", "", ""},
+		"a chart of before, which gives no UID":   {"manager-0", "", ""},
+		"a UID without a name is not that of one": {"", "uid-1", ""},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, process.PodIdentity(tc.pod, tc.uid)) })
+	}
+}
