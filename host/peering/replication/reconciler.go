@@ -42,6 +42,7 @@ const (
 
 	reasonInvalidKubeconfig = "InvalidKubeconfig"
 	reasonNotReplicated     = "NotReplicated"
+	reasonKubeconfigInUse   = "KubeconfigInUse"
 	actionReplicate         = "Replicate"
 )
 
@@ -92,6 +93,7 @@ type session struct {
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=update
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch
@@ -287,16 +289,50 @@ func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret
 		r.stop(name)
 		return ctrl.Result{}, r.release(ctx, secret)
 	}
-	log.FromContext(ctx).V(1).Info("Waiting for replicated objects", "remaining", remaining)
+	isMadeAgain, err := r.isMadeAgain(ctx, secret)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if isMadeAgain {
+		return ctrl.Result{}, r.release(ctx, secret) // The reflector runs on with the next Secret, which has the same content.
+	}
+	r.Events.Eventf(secret, nil, corev1.EventTypeNormal, reasonKubeconfigInUse, actionReplicate,
+		"The Secret is kept for the copies of objects of this namespace in cluster %s, which can be deleted with it only. "+
+			"Run longshorectl unpeer to end the peering, or remove the finalizer %s to leave the copies behind.",
+		secret.Labels[liqocorev1beta1.RemoteClusterIDLabel], liqocorev1beta1.ReplicatorSecretFinalizer)
 	if !selected {
 		return ctrl.Result{RequeueAfter: stopPoll}, nil
 	}
-	// After a restart no reflector runs yet.
+	// After a restart no reflector runs yet. One that cannot be started does not end the wait: the objects
+	// may be released meanwhile.
 	result, err := r.ensureRunning(ctx, name, secret)
-	if err == nil && result.RequeueAfter == 0 {
-		result.RequeueAfter = stopPoll
+	if (err == nil || errors.Is(err, reconcile.TerminalError(nil))) && result.RequeueAfter == 0 {
+		return ctrl.Result{RequeueAfter: stopPoll}, nil
 	}
 	return result, err
+}
+
+// isMadeAgain reports whether a deleted Secret is made again as soon as it is gone, because the Identity
+// that it was made of stays: an administrator deleted the Secret and not the peering. Otherwise it would be kept
+// for objects that do not end. An Identity in a cache, or in a namespace that is deleted, may be about to
+// go, and the Secret is then the last credential; so both are read from the API server.
+func (r *Reconciler) isMadeAgain(ctx context.Context, secret *corev1.Secret) (bool, error) {
+	owner := metav1.GetControllerOf(secret)
+	if owner == nil || owner.APIVersion != authv1beta1.GroupVersion.String() || owner.Kind != "Identity" {
+		return false, nil
+	}
+	identity, err := r.Options.Local.Resource(authv1beta1.GroupVersion.WithResource("identities")).Namespace(secret.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading Identity %s/%s: %w", secret.Namespace, owner.Name, err)
+	}
+	namespace, err := r.Options.Local.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, secret.Namespace, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("reading namespace %q: %w", secret.Namespace, err)
+	}
+	return identity.GetUID() == owner.UID && identity.GetDeletionTimestamp() == nil && namespace.GetDeletionTimestamp() == nil, nil
 }
 
 // releaseUnused removes the finalizer of a Secret that is not selected, unless objects of its

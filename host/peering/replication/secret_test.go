@@ -8,7 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -125,4 +129,65 @@ func TestASecretIsReleasedOnceThoughTheCacheIsStale(t *testing.T) {
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	assert.Empty(t, w.released, "a Secret that is gone is forgotten")
+}
+
+// A Secret that was deleted by hand is released at once if it is made again; the credential that nothing
+// would bring back stays until the copies are gone.
+func TestADeletedSecretIsReleasedIfItsIdentityMakesItAgain(t *testing.T) {
+	now := metav1.Now()
+	identity := func(changes ...change) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("Identity"))
+		u.SetNamespace(consumerTenant)
+		u.SetName("controlplane-milan")
+		u.SetUID("identity")
+		for _, c := range changes {
+			c(u)
+		}
+		return u
+	}
+	tenant := func(changes ...change) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		u.SetName(consumerTenant)
+		for _, c := range changes {
+			c(u)
+		}
+		return u
+	}
+	owned := func(s *corev1.Secret) {
+		s.DeletionTimestamp = &now
+		s.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: authv1beta1.GroupVersion.String(), Kind: "Identity", Name: "controlplane-milan", UID: "identity", Controller: ptr.To(true),
+		}}
+	}
+	invalid := func(s *corev1.Secret) { s.Data = nil }
+	for name, tc := range map[string]struct {
+		secret     []func(*corev1.Secret)
+		objects    []runtime.Object
+		isReleased bool
+	}{
+		"its Identity stays":                                 {[]func(*corev1.Secret){owned}, []runtime.Object{identity(), tenant()}, true},
+		"and the kubeconfig is broken":                       {[]func(*corev1.Secret){owned, invalid}, []runtime.Object{identity(), tenant()}, true},
+		"its Identity is gone":                               {[]func(*corev1.Secret){owned}, []runtime.Object{tenant()}, false},
+		"its Identity is gone, and the kubeconfig is broken": {[]func(*corev1.Secret){owned, invalid}, []runtime.Object{tenant()}, false},
+		"its Identity is being deleted":                      {[]func(*corev1.Secret){owned}, []runtime.Object{identity(deleting), tenant()}, false},
+		"an Identity of the same name is a later one":        {[]func(*corev1.Secret){owned}, []runtime.Object{identity(func(u *unstructured.Unstructured) { u.SetUID("later") }), tenant()}, false},
+		"the namespace is being deleted":                     {[]func(*corev1.Secret){owned}, []runtime.Object{identity(), tenant(deleting)}, false},
+		"it was made by hand":                                {[]func(*corev1.Secret){owned, func(s *corev1.Secret) { s.OwnerReferences = nil }}, []runtime.Object{identity(), tenant()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, dynamicClient(append(tc.objects, ownObject(finalized))...), dynamicClient(copied()), secret(tc.secret...))
+			result, err := w.pass(t)
+			require.NoError(t, err)
+			err = w.Client.Get(t.Context(), client.ObjectKeyFromObject(secret()), &corev1.Secret{})
+			if tc.isReleased {
+				assert.True(t, apierrors.IsNotFound(err), err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Positive(t, result.RequeueAfter)
+			assert.Contains(t, <-w.events.Events, "longshorectl unpeer")
+		})
+	}
 }
