@@ -88,14 +88,21 @@ func (p *Pair) UnauthenticateSteps() []admin.Step {
 			if err := p.Consumer.DeleteAll(ctx, []client.Object{identity}, waiting); err != nil {
 				return err
 			}
-			return p.Consumer.UntilGone(ctx, secret, waiting)
+			if err := p.Consumer.UntilGone(ctx, secret, waiting); err != nil {
+				return err
+			}
+			// The next peering signs another nonce.
+			return p.Consumer.DeleteAll(ctx, []client.Object{authentication.SignedNonceSecret(p.inConsumer, p.Provider.ID, nil)}, waiting)
 		}},
 		{Title: "Tenant of the provider", Run: func(ctx context.Context, waiting admin.Waiting) error {
 			if p.inProvider == "" {
 				return nil
 			}
 			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: string(p.Consumer.ID), Namespace: p.inProvider}}
-			return p.Provider.DeleteAll(ctx, []client.Object{tenant}, waiting)
+			if err := p.Provider.DeleteAll(ctx, []client.Object{tenant}, waiting); err != nil {
+				return err
+			}
+			return p.Provider.DeleteAll(ctx, []client.Object{authentication.NonceSecret(p.inProvider, p.Consumer.ID)}, waiting)
 		}},
 	}
 }

@@ -39,13 +39,8 @@ func (r *Reconciler) patchNamespaceMap(ctx context.Context, nm, before *offloadi
 // VirtualNode that is still draining counts: without the NamespaceMap the provider deletes the
 // namespaces of its pods. A VirtualNode that was deleted without its finalizer counts until it
 // is created again and withdrawn. VirtualNodes are read from the API server, because with a
-// stale one the NamespaceMap would be kept forever.
-func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	siblings, err := r.siblings(ctx, vn)
-	if err != nil {
-		return err
-	}
-	shared := len(siblings) > 0
+// stale one the NamespaceMap would be kept forever. shared means that the provider has other ones.
+func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode, shared bool) error {
 	list, err := r.namespaceMaps(ctx, vn)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,34 @@ func TestTheNamespaceMapIsDeletedWithItsLastVirtualNode(t *testing.T) {
 				require.NotEmpty(t, w.events)
 				assert.Contains(t, w.events[len(w.events)-1], tc.event)
 			}
+		})
+	}
+}
+
+func TestLeasesEndWithTheVirtualNodesThatHoldThem(t *testing.T) {
+	now := metav1.Now()
+	deleted := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
+	second := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.UID = "second", "vn-2" })
+	for name, tc := range map[string]struct {
+		existing []client.Object
+		want     []string
+	}{
+		"the only VirtualNode":       {want: []string{"second", "someone's"}},
+		"another VirtualNode exists": {existing: []client.Object{second}, want: []string{"second", "someone's", "virtual-kubelet-leader-election"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, lease := range []string{deleted.Name, "second", "someone's", "virtual-kubelet-leader-election"} {
+				tc.existing = append(tc.existing, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: deleted.Namespace, Name: lease}})
+			}
+			w := pass(t, deleted, append(peered(kubeconfig), tc.existing...)...)
+			assert.Nil(t, w.vn, "released")
+			leases := &coordinationv1.LeaseList{}
+			require.NoError(t, w.List(t.Context(), leases))
+			var names []string
+			for i := range leases.Items {
+				names = append(names, leases.Items[i].Name)
+			}
+			assert.ElementsMatch(t, tc.want, names)
 		})
 	}
 }

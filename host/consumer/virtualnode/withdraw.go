@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/election"
 )
 
 // drainAnnotation marks a Node that was cordoned by a drain, and not by an administrator.
@@ -22,7 +24,7 @@ const (
 )
 
 // withdraw removes the parts of a deleted VirtualNode: pods, virtual kubelet, Node, remaining
-// ShadowPods, NamespaceMap (wire 5.6). It does not wait but requeues, so that a pod that does
+// ShadowPods, NamespaceMap (wire 5.6), leases. It does not wait but requeues, so that a pod that does
 // not end delays no other VirtualNode (T60).
 func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	node, err := r.node(ctx, vn)
@@ -49,7 +51,14 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 	if err := r.withdrawShadowPods(ctx, vn); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.releaseNamespaceMaps(ctx, vn); err != nil {
+	siblings, err := r.siblings(ctx, vn)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.releaseNamespaceMaps(ctx, vn, len(siblings) > 0); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.deleteLeases(ctx, vn, len(siblings) > 0); err != nil {
 		return ctrl.Result{}, err
 	}
 	before := vn.DeepCopy()
@@ -60,6 +69,23 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// deleteLeases deletes the lease of the virtual kubelet, which has ended, and with the last VirtualNode of
+// the provider (shared is false) the one for which its virtual kubelets compete: client-go makes leases
+// without an owner. A lease that may not be deleted, outside of a tenant namespace, holds no VirtualNode.
+func (r *Reconciler) deleteLeases(ctx context.Context, vn *offloadingv1beta1.VirtualNode, shared bool) error {
+	names := []string{vn.Name}
+	if !shared {
+		names = append(names, election.LeaseName)
+	}
+	for _, name := range names {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: vn.Namespace, Name: name}}
+		if err := r.Client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("deleting Lease %s/%s: %w", vn.Namespace, name, err)
+		}
+	}
+	return nil
 }
 
 // removeNode drains and deletes the Node of a VirtualNode with createNode: false. It reports
