@@ -117,8 +117,10 @@ func maintain(in engine.Input, local, existing *corev1.PersistentVolumeClaim) []
 	if existing == nil || existing.DeletionTimestamp != nil {
 		return []engine.Action{engine.RecordEvent{
 			Type: engine.EventWarning, Reason: reasonRemoteClaimLost,
-			Message: fmt.Sprintf("PersistentVolumeClaim %s in namespace %s of cluster %s was deleted there. It is not created again, because its data is lost. Delete this claim.",
-				local.Name, in.Facts.RemoteNamespace, in.Facts.ProviderClusterID),
+			Message: fmt.Sprintf("PersistentVolumeClaim %[1]s in namespace %[2]s of cluster %[3]s was deleted there, and its data is lost. It is not created again, because an empty volume "+
+				"must not take the place of data: pods that use this claim stay Pending. To go on with an empty volume, delete the claim and the pods that use it. "+
+				"For a StatefulSet, which makes both again: kubectl delete -n %[4]s persistentvolumeclaim/%[1]s pod/<name of the pod>",
+				local.Name, in.Facts.RemoteNamespace, in.Facts.ProviderClusterID, local.Namespace),
 		}}
 	}
 	policy, uid := local.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation], string(local.UID)
