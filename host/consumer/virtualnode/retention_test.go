@@ -83,11 +83,11 @@ func TestLeasesEndWithTheVirtualNodesThatHoldThem(t *testing.T) {
 		existing []client.Object
 		want     []string
 	}{
-		"the only VirtualNode":       {want: []string{"second", "someone's"}},
-		"another VirtualNode exists": {existing: []client.Object{second}, want: []string{"second", "someone's", "virtual-kubelet-leader-election"}},
+		"the only VirtualNode":       {want: []string{"second", "user's"}},
+		"another VirtualNode exists": {existing: []client.Object{second}, want: []string{"second", "user's", "virtual-kubelet-leader-election"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, lease := range []string{deleted.Name, "second", "someone's", "virtual-kubelet-leader-election"} {
+			for _, lease := range []string{deleted.Name, "second", "user's", "virtual-kubelet-leader-election"} {
 				tc.existing = append(tc.existing, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: deleted.Namespace, Name: lease}})
 			}
 			w := pass(t, deleted, append(peered(kubeconfig), tc.existing...)...)
