@@ -62,7 +62,7 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	}
 	for i := range status.ContainerStatuses {
 		count := int64(status.ContainerStatuses[i].RestartCount) + int64(in.ExtraRestarts)
-		status.ContainerStatuses[i].RestartCount = int32(min(max(count, 0), math.MaxInt32)) //nolint:gosec // It is bounded.
+		status.ContainerStatuses[i].RestartCount = int32(min(max(count, 0), math.MaxInt32))
 	}
 	keepTerminatedContainers(status, in)
 	keepLocalGates(status, in)
