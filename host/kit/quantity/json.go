@@ -44,26 +44,30 @@ func findText(document any, as reflect.Type) (path string, isRefused bool) {
 	case string:
 		return "", as == quantityType && isLong(value)
 	case []any:
-		if as.Kind() != reflect.Slice && as.Kind() != reflect.Array {
-			return "", false
-		}
 		for i := range value {
+			if as.Kind() != reflect.Slice && as.Kind() != reflect.Array {
+				break
+			}
 			if path, isRefused := findText(value[i], as.Elem()); isRefused {
 				return fmt.Sprintf("[%d]%s", i, path), true
 			}
 		}
 	case map[string]any:
 		for key := range value {
-			member, found := memberOf(as, key)
-			if !found {
-				continue
-			}
-			if path, isRefused := findText(value[key], member); isRefused {
+			if path, isRefused := findInMember(value[key], as, key); isRefused {
 				return fmt.Sprintf(".%.*s%s", maxText, key, path), true
 			}
 		}
 	}
 	return "", false
+}
+
+func findInMember(document any, as reflect.Type, key string) (path string, isRefused bool) {
+	member, found := memberOf(as, key)
+	if !found {
+		return "", false
+	}
+	return findText(document, member)
 }
 
 // memberOf returns the type of a member of a JSON object. Decoders ignore the case of names.

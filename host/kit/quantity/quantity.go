@@ -120,15 +120,8 @@ func check(value reflect.Value) (path string, err error) {
 		return "", nil
 	}
 	switch value.Type() {
-	case quantityType:
-		amount, _ := value.Interface().(resource.Quantity)
-		if err := Check(amount); err != nil {
-			return "", fmt.Errorf("%s: %w", Text(amount), err)
-		}
-		return "", nil
-	case listType:
-		list, _ := value.Interface().(corev1.ResourceList)
-		return "", CheckList(list)
+	case quantityType, listType:
+		return "", checkAmounts(value.Interface())
 	}
 	switch value.Kind() { //nolint:exhaustive // Other kinds hold nothing.
 	case reflect.Pointer:
@@ -153,6 +146,17 @@ func check(value reflect.Value) (path string, err error) {
 		}
 	}
 	return "", nil
+}
+
+func checkAmounts(value any) error {
+	if list, ok := value.(corev1.ResourceList); ok {
+		return CheckList(list)
+	}
+	amount, _ := value.(resource.Quantity)
+	if err := Check(amount); err != nil {
+		return fmt.Errorf("%s: %w", Text(amount), err)
+	}
+	return nil
 }
 
 // nameOf returns the name of a field in the API, with a point; an embedded one has none.
