@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -294,7 +293,7 @@ func (a *attack) decode(t *testing.T, name string, raw []byte, hostile []*field)
 	go func() { ended <- a.use(raw) }()
 	select {
 	case err := <-ended:
-		assert.NoError(t, err, "%s is accepted in one of %v", name, paths)
+		require.NoError(t, err, "%s is accepted in one of %v", name, paths)
 	case <-time.After(bomb):
 		require.Fail(t, "a bomb", "%s is accepted in one of %v", name, paths)
 	}

@@ -19,9 +19,11 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 )
 
-// attacked are the kinds of this test. The samples of others are refused by rules over several of their
-// fields, or were not tried with every value yet.
-var attacked = []string{"genevetunnels", "quotas", "resourceslices", "shadowendpointslices"}
+// omitted are the kinds that are not attacked yet. Rules over several fields refuse the samples of all but
+// VirtualNodes, whose rules name no field, so that each field takes a request. None comes from another cluster.
+var omitted = []string{
+	"firewallconfigurations", "gatewayclients", "gatewayservers", "offloadingpolicies", "resourcereflections", "virtualnodes", "wggatewayservers",
+}
 
 // kind is a custom resource of the chart.
 type kind struct {
@@ -89,7 +91,7 @@ func kindsOf(t *testing.T) []kind {
 			gvk:    schema.GroupVersionKind{Group: fmt.Sprint(spec["group"]), Version: fmt.Sprint(version["name"]), Kind: fmt.Sprint(child(spec, "names")["kind"])},
 		}
 		_, k.hasStatus = child(version, "subresources")["status"]
-		if slices.Contains(attacked, k.plural) {
+		if !slices.Contains(omitted, k.plural) {
 			kinds = append(kinds, k)
 		}
 	}
