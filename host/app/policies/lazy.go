@@ -55,6 +55,14 @@ func (l *Lazy) HasBindings(point contract.Point) bool {
 	return loaded == nil || loaded.Chains().HasBindings(point)
 }
 
+// SeesChange reports whether a policy would see a change of an object; package view uses it.
+func (l *Lazy) SeesChange(ctx context.Context, before, after chain.Input) (bool, error) {
+	if loaded := l.loaded.Load(); loaded != nil {
+		return loaded.Chains().SeesChange(ctx, before, after)
+	}
+	return false, chain.ErrNotLoaded
+}
+
 // Trim releases memory that no policy has needed since the last time.
 func (l *Lazy) Trim() {
 	if loaded := l.loaded.Load(); loaded != nil {

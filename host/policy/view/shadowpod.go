@@ -111,16 +111,44 @@ func shadowPodObject(raw []byte, namespace string) (object map[string]any, label
 	}, labels, nil
 }
 
-// SamePod reports whether two ShadowPods, in the JSON of the API server, have equal pod specs.
-func SamePod(a, b []byte) (bool, error) {
-	before, _, err := shadowPodObject(a, "")
-	if err != nil {
+// ShadowPodChange is an update of a ShadowPod.
+type ShadowPodChange struct {
+	// Before and After are the ShadowPod's JSON as the API server sent it.
+	Before, After []byte
+	// Namespace of the ShadowPod.
+	Namespace string
+	// Ignored are keys of labels that the request does not decide.
+	Ignored []string
+}
+
+// ChangesShadowPod reports whether the ShadowPodAdmission policies decide about an update: it changes the
+// spec of the pod, of which the policies' own changes are part, or labels or annotations by which a policy
+// is bound or which it reads.
+func ChangesShadowPod(ctx context.Context, ev Evaluator, in ShadowPodChange) (bool, error) {
+	inputs, metadata := [2]chain.Input{}, [2]any{}
+	for i, raw := range [][]byte{in.Before, in.After} {
+		object, labels, err := shadowPodObject(raw, in.Namespace)
+		if err != nil {
+			return false, err
+		}
+		for _, key := range in.Ignored {
+			delete(labels, key) // the labels of the object, too
+		}
+		inputs[i] = chain.Input{Point: contract.ShadowPodAdmission, Object: object, Match: chain.Attributes{Namespace: in.Namespace, Labels: labels}}
+		metadata[i] = object[fieldMetadata]
+	}
+	before, after := &inputs[0], &inputs[1]
+	if patch, err := diff(nil, "", before.Object[fieldSpec], after.Object[fieldSpec]); err != nil || len(patch) > 0 {
+		return true, err
+	}
+	if patch, err := diff(nil, "", metadata[0], metadata[1]); err != nil || len(patch) == 0 {
 		return false, err
 	}
-	after, _, err := shadowPodObject(b, "")
-	if err != nil {
-		return false, err
+	known, ok := ev.(interface {
+		SeesChange(ctx context.Context, before, after chain.Input) (bool, error)
+	})
+	if !ok {
+		return true, nil
 	}
-	patch, err := diff(nil, "", before[fieldSpec], after[fieldSpec])
-	return len(patch) == 0, err
+	return known.SeesChange(ctx, *before, *after)
 }

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"context"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -99,24 +100,61 @@ func TestAShadowPodIsDenied(t *testing.T) {
 	assert.Equal(t, "Privileged", result.Denial.Reason)
 }
 
-func TestSamePod(t *testing.T) {
+func TestWhatOfAShadowPodPoliciesDecideAgain(t *testing.T) {
+	with := func(metadata, pod string) string {
+		return `{"metadata":{"name":"web","namespace":"shop-rome",` + metadata + `},"spec":{"pod":` + pod + `}}`
+	}
+	const pod, labels = `{"newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]}`, `"labels":{"app":"web"}`
+	const metadata = labels + `,"annotations":{"note":"n"}`
 	for name, tc := range map[string]struct {
-		other string
-		same  bool
+		reads    []string
+		selector *string
+		mode     chain.Mode
+		after    string
+		asked    bool
 	}{
-		"itself":                       {shadowPod, true},
-		"other metadata":               {`{"metadata":{"name":"x"},"spec":{"pod":{"newField":{"a":1},"containers":[{"newField":2,"image":"web:1","name":"web"}]}}}`, true},
-		"another image":                {`{"spec":{"pod":{"newField":{"a":1},"containers":[{"name":"web","image":"web:2","newField":2}]}}}`, false},
-		"no pod":                       {`{"spec":{}}`, false},
-		"a further field":              {`{"spec":{"pod":{"hostname":"h","newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]}}}`, false},
-		"a field that is null instead": {`{"spec":{"pod":{"hostname":null,"newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]}}}`, true},
+		"nothing":                                        {reads: []string{"/object"}, after: shadowPod},
+		"what is not the pod's":                          {reads: []string{"/object"}, after: with(metadata+`,"finalizers":["a/b"],"uid":"2","ownerReferences":[]`, pod)},
+		"the decisions of the consumer":                  {reads: []string{"/object"}, after: with(labels+`,"annotations":{"note":"n","policy.longshore.dev/decisions":"[1]"}`, pod)},
+		"the label of the creator":                       {reads: []string{"/object"}, after: with(`"labels":{"app":"web","creator":"me"},"annotations":{"note":"n"}`, pod)},
+		"the order of fields":                            {reads: []string{"/object"}, after: with(metadata, `{"containers":[{"newField":2,"image":"web:1","name":"web"}],"hostname":null,"newField":{"a":1}}`)},
+		"the spec, whatever is read":                     {reads: []string{"/object/metadata/labels/app"}, after: with(metadata, `{"newField":{"a":1},"containers":[{"name":"web","image":"web:2","newField":2}]}`), asked: true},
+		"no pod":                                         {reads: []string{"/object"}, after: `{"metadata":{},"spec":{}}`, asked: true},
+		"a label":                                        {reads: []string{"/object/metadata/labels"}, after: with(`"labels":{"app":"web","team":"a"},"annotations":{"note":"n"}`, pod), asked: true},
+		"a label that is gone":                           {reads: []string{"/object/metadata/labels/app"}, after: with(`"annotations":{"note":"n"}`, pod), asked: true},
+		"a label that is not read":                       {reads: []string{"/object/metadata/labels/app"}, after: with(`"labels":{"app":"web","team":"a"},"annotations":{"note":"n"}`, pod)},
+		"an annotation":                                  {reads: []string{"/object/metadata/annotations"}, after: with(labels+`,"annotations":{"note":"m"}`, pod), asked: true},
+		"an annotation, while labels are read":           {reads: []string{"/object/metadata/labels"}, after: with(labels+`,"annotations":{"note":"m"}`, pod)},
+		"a label, with a policy that only watches":       {reads: []string{"/object"}, mode: chain.Shadow, after: with(`"labels":{"app":"cart"}`, pod)},
+		"a label by which the policy is now bound":       {reads: []string{"/tenant"}, selector: new("cart"), after: with(`"labels":{"app":"cart"},"annotations":{"note":"n"}`, pod), asked: true},
+		"a label by which it was bound":                  {reads: []string{"/object"}, selector: new("web"), after: with(`"labels":{"app":"cart"},"annotations":{"note":"n"}`, pod)},
+		"a label, while the policy is never bound":       {reads: []string{"/object"}, selector: new("x"), after: with(`"labels":{"app":"cart"},"annotations":{"note":"n"}`, pod)},
+		"a label that is not read, while it stays bound": {reads: []string{"/tenant"}, selector: new("web"), after: with(`"labels":{"app":"web","team":"a"},"annotations":{"note":"n"}`, pod)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			same, err := view.SamePod([]byte(shadowPod), []byte(tc.other))
+			policy := admitting(tc.reads, func(contract.Request) (contract.Response, error) { panic("no policy is called") })
+			binding := chain.Binding{Name: "guard", Policy: policy, Point: contract.ShadowPodAdmission, Mode: tc.mode}
+			if tc.selector != nil {
+				binding.Match = ofApp(*tc.selector)
+			}
+			chains := chain.New(chain.Options{})
+			require.NoError(t, chains.Swap([]chain.Binding{binding}))
+			asked, err := view.ChangesShadowPod(t.Context(), chains, view.ShadowPodChange{
+				Before: []byte(shadowPod), After: []byte(tc.after), Namespace: "shop-rome", Ignored: []string{"creator"},
+			})
 			require.NoError(t, err)
-			assert.Equal(t, tc.same, same)
+			assert.Equal(t, tc.asked, asked)
 		})
 	}
-	_, err := view.SamePod([]byte(shadowPod), []byte(`{"spec":7}`))
+	_, err := view.ChangesShadowPod(t.Context(), chain.New(chain.Options{}), view.ShadowPodChange{Before: []byte(shadowPod), After: []byte(`{"spec":7}`)})
 	require.Error(t, err)
+	_, err = view.ChangesShadowPod(t.Context(), chain.New(chain.Options{}), view.ShadowPodChange{Before: []byte(shadowPod), After: []byte(with(labels, pod))})
+	require.ErrorIs(t, err, chain.ErrNotLoaded, "nothing passes before the policies are known")
+}
+
+// ofApp matches objects by their label app.
+type ofApp string
+
+func (app ofApp) Matches(_ context.Context, a chain.Attributes) (bool, error) {
+	return a.Labels["app"] == string(app), nil
 }

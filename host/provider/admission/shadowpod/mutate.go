@@ -2,8 +2,11 @@
 // creates a ShadowPod and calls the provider's policies, the other validates it and reserves its
 // resources in the creator's Quota.
 //
-// The policies are asked on creation, and on updates that change the pod: a pod that vanishes is
-// created again from the current spec. Their decisions are in the audit annotation "decisions" of the
+// The policies are asked on creation, and on updates that change the pod's spec, or labels and annotations
+// that a bound policy reads or is bound by: a pod that vanishes is created again from the current ShadowPod.
+// Other updates, such as those of the status and of finalizers, call no policy, so that they pass whatever
+// the policies would decide meanwhile. While the webhook is down, the API server refuses all updates but
+// those of the status. Their decisions are in the audit annotation "decisions" of the
 // request, in the log and in the metrics, and not on the object, whose metadata the consumer keeps up
 // to date. A denial is answered with the name of the policy, its reason and its message, a failing
 // policy with its name and the class of the failure, both with 403: the virtual kubelet records an
@@ -72,9 +75,9 @@ func (m *Mutator) Handle(ctx context.Context, request admission.Request) admissi
 	if !response.Allowed {
 		return response
 	}
-	applies, err := m.Policies.applies(&request, shadow)
+	applies, err := m.Policies.applies(ctx, &request, shadow)
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	if !applies {
 		return response

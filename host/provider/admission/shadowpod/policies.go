@@ -41,9 +41,10 @@ type Policies struct {
 	Quotas *quota.Enforcer
 }
 
-// applies reports whether the policies decide about a request: it creates a ShadowPod, or changes
-// the pod of one. A pod is created from the current spec whenever the last one is gone.
-func (p *Policies) applies(request *admission.Request, shadow *metav1.PartialObjectMetadata) (bool, error) {
+// applies reports whether the policies decide about a request: it creates a ShadowPod, or changes of
+// one what they read or are bound by. A pod is created from the current ShadowPod whenever the last one is
+// gone.
+func (p *Policies) applies(ctx context.Context, request *admission.Request, shadow *metav1.PartialObjectMetadata) (bool, error) {
 	switch {
 	case p == nil || !view.HasPolicies(p.Evaluator, contract.ShadowPodAdmission):
 		return false, nil
@@ -52,11 +53,15 @@ func (p *Policies) applies(request *admission.Request, shadow *metav1.PartialObj
 	case request.Operation != admissionv1.Update || !shadow.DeletionTimestamp.IsZero():
 		return false, nil
 	}
-	same, err := view.SamePod(request.OldObject.Raw, request.Object.Raw)
+	change := view.ShadowPodChange{Before: request.OldObject.Raw, After: request.Object.Raw, Namespace: request.Namespace}
+	if p.Quotas != nil {
+		change.Ignored = []string{offloadingv1beta1.CreatorUserLabel} // which the Mutator keeps
+	}
+	changes, err := view.ChangesShadowPod(ctx, p.Evaluator, change)
 	if err != nil {
 		return false, fmt.Errorf("comparing the ShadowPod with the old one: %w", err)
 	}
-	return !same, nil
+	return changes, nil
 }
 
 // admit adds the policies' changes to an allowed response, or denies the request. The message for

@@ -145,9 +145,13 @@ func TestUpdatesThatPoliciesDecide(t *testing.T) {
 		edit  func(*offloadingv1beta1.ShadowPod)
 		asked bool
 	}{
-		"an image":   {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "i:2" }, true},
-		"a label":    {func(s *offloadingv1beta1.ShadowPod) { s.Labels["team"] = "a" }, false},
-		"finalizers": {func(s *offloadingv1beta1.ShadowPod) { s.Finalizers = []string{"foregroundDeletion"} }, false},
+		"an image":      {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "i:2" }, true},
+		"a label":       {func(s *offloadingv1beta1.ShadowPod) { s.Labels["team"] = "a" }, true},
+		"the creator":   {func(s *offloadingv1beta1.ShadowPod) { s.Labels[offloadingv1beta1.CreatorUserLabel] = "me" }, false},
+		"an annotation": {func(s *offloadingv1beta1.ShadowPod) { s.Annotations = map[string]string{"lb": "public"} }, true},
+		"a status":      {func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = "Running" }, false},
+		"nothing":       {func(*offloadingv1beta1.ShadowPod) {}, false},
+		"finalizers":    {func(s *offloadingv1beta1.ShadowPod) { s.Finalizers = []string{"foregroundDeletion"} }, false},
 		"an image while it is being deleted": {func(s *offloadingv1beta1.ShadowPod) {
 			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"f"}
 			s.Spec.Pod.Containers[0].Image = "i:2"
@@ -160,6 +164,15 @@ func TestUpdatesThatPoliciesDecide(t *testing.T) {
 			assert.Equal(t, !tc.asked, response.Allowed, response.Result)
 		})
 	}
+}
+
+// A policy changes the pod on an update of the metadata as it does on creation.
+func TestPoliciesChangeAnUpdatedShadowPod(t *testing.T) {
+	set := contract.Set("/spec/containers[*]/resources/requests/memory", contract.String("64Mi"))
+	m, _ := guarded(t, chain.Fail, answer(set), namespace("rome"))
+	labeled := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Labels["team"] = "a" })
+	r := request(t, admissionv1.Update, shadowPod(nil), labeled, "anyone")
+	assert.Equal(t, "64Mi", patched(t, r, m.Handle(t.Context(), r)).Spec.Pod.Containers[0].Resources.Requests.Memory().String())
 }
 
 func TestWithoutAPolicyNothingIsRead(t *testing.T) {
