@@ -9,14 +9,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/kit/fair"
 )
 
 // Leftovers deletes the CertificateSigningRequests of Tenants and ResourceSlices that are gone. Requests
@@ -44,7 +43,7 @@ func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(isMade)).
 		Watches(&authv1beta1.ResourceSlice{}, ofNamespace, ends).
 		Watches(&authv1beta1.Tenant{}, ofNamespace, ends).
-		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WithOptions(fair.Options(mgr.GetClient(), 1)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), l))
 	if err != nil {
 		return fmt.Errorf("adding the controller of leftover certificate requests: %w", err)
