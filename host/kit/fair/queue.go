@@ -45,7 +45,7 @@ func peerOf(reader client.Reader, key reconcile.Request) string {
 	}
 	namespace := &corev1.Namespace{}
 	// The error is that of a namespace that is gone or not yet in the cache.
-	if err := reader.Get(context.Background(), client.ObjectKey{Name: key.Namespace}, namespace); err == nil {
+	if err := reader.Get(context.Background(), client.ObjectKey{Name: key.Namespace}, namespace); err == nil { //nolint:forbidigo // A queue has no context, and the cache answers at once.
 		if peer := namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel]; peer != "" {
 			return peer
 		}

@@ -211,13 +211,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 		nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	}
 	p := r.newPass(ctx, nm)
-	ended, err := p.isEnded(ctx)
+	desired, err := p.desired(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
-	}
-	desired := nm.Spec.DesiredMapping
-	if ended {
-		desired = nil
 	}
 	left := 0
 	if err = p.err; err == nil {
@@ -230,18 +226,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 		}
 	}
 	if p.isCut {
-		// The queue serves other consumers first. An error of one mapping does not slow down the others.
-		pause := time.Millisecond
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Some namespaces failed, the rest follows")
-			pause = errorPause
-		}
-		return ctrl.Result{RequeueAfter: pause}, nil
+		return ctrl.Result{RequeueAfter: pauseAfter(ctx, err)}, nil
 	}
 	if err != nil || nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.removeFinalizer(ctx, nm)
+}
+
+// pauseAfter returns when a pass goes on. The queue serves other consumers first. An error of one mapping
+// does not slow down the others.
+func pauseAfter(ctx context.Context, err error) time.Duration {
+	if err == nil {
+		return time.Millisecond
+	}
+	ctrl.LoggerFrom(ctx).Error(err, "Some namespaces failed, the rest follows")
+	return errorPause
 }
 
 // removeFinalizer removes the finalizer of a NamespaceMap.
@@ -293,6 +293,14 @@ func (p *pass) isEnded(ctx context.Context) (bool, error) {
 		}
 	}
 	return ended, nil
+}
+
+// desired returns the mappings that give rights: none if the NamespaceMap has ended.
+func (p *pass) desired(ctx context.Context) (map[string]string, error) {
+	if ended, err := p.isEnded(ctx); ended || err != nil {
+		return nil, err
+	}
+	return p.nm.Spec.DesiredMapping, nil
 }
 
 // ensure creates every desired namespace and its RoleBinding. An error of one mapping does not

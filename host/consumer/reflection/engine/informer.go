@@ -247,7 +247,7 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	added.run = func() {
 		if source := i.listWatch(&within); running.Err() == nil {
 			i.group.Go(func() {
-				defer context.AfterFunc(running, added.store.leaveRoom)
+				defer func() { context.AfterFunc(running, added.store.leaveRoom) }() // A list that is read once is kept.
 				if !within.isLater || i.later.Wait(running) == nil {
 					follow(source)
 				}
