@@ -12,7 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go 0.37.0 takes these types.
+	"k8s.io/apimachinery/pkg/util/httpstream"                     //nolint:staticcheck // client-go 0.37.0 takes these types.
 	httpstreamspdy "k8s.io/apimachinery/pkg/util/httpstream/spdy" //nolint:staticcheck // client-go 0.37.0 takes these types.
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
