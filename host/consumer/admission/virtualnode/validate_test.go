@@ -215,7 +215,10 @@ func testNodes(t *testing.T, api client.Client) {
 					input.ExtraAnnotations = parsed
 				}
 			}
-			err := api.Create(t.Context(), local.Node(input), client.DryRunAll)
+			node := local.Node(input)
+			// local.Node leaves out what no Node may have; here the API server is asked.
+			node.Status.Capacity, node.Status.Allocatable = vn.Spec.ResourceQuota.Hard, vn.Spec.ResourceQuota.Hard
+			err := api.Create(t.Context(), node, client.DryRunAll)
 			if tc.want == "" {
 				assert.NoError(t, err)
 				return
