@@ -31,11 +31,17 @@ FUZZTIME ?= 20s
 # The bench-native target's pairs of bursts; each is twice two bursts, and takes about three and a half minutes.
 PAIRS    ?= 7
 
+# Tests that take long, or measure time, are named TestLong…: only test-long and a `go test` by hand
+# run them.
+SKIP_LONG := -skip ^TestLong
+# The folders of the packages of a module that have such tests.
+long_packages = $(GO) list -f '{{.Dir}}' ./... | while read -r d; do ! grep -qs '^func TestLong' "$$d"/*_test.go || echo "$$d"; done
 # Tests all modules with the flags given, also after a failure, and names those that failed. Two
 # run at a time, because tests against control planes wait much of their time, and one package of
 # each (-p 1), because a control plane is slow when eight tests share two cores; go writes the output
 # of each package at once.
-test_modules = { failed=$$(printf '%s\n' $(TESTED) | xargs -P 2 -I{} sh -c '(cd {} && $(GO) test $(1) ./...) >&3 || echo {}'); } 3>&1; \
+test_modules = { failed=$$(printf '%s\n' $(TESTED) | xargs -P 2 -I{} sh -c '(cd {} && $(GO) test $(SKIP_LONG) $(1) ./...) >&3 || echo {}'); } 3>&1; \
+	echo "left out: $$(grep -rh --include='*_test.go' '^func TestLong' . | wc -l) tests that take long or measure time; run them with: make test-long"; \
 	[ -z "$$failed" ] || { echo "tests failed in:" $$failed >&2; exit 1; }
 
 ##@ General
@@ -122,8 +128,14 @@ docs: ## Build the documentation as a static site with search, in dist/docs
 ##@ Test
 
 .PHONY: test
-test: build plugins ## All tests, those against real control planes included
+test: build plugins ## The tests, those against real control planes included; names what it left out
 	@$(call test_modules,-p 1 -timeout 40m)
+
+.PHONY: test-long
+test-long: build plugins ## The tests that take long or measure time (TestLong…), on a machine that does nothing else
+	@failed=; for m in $(TESTED); do \
+		(cd $$m && packages=$$($(long_packages)) && { [ -z "$$packages" ] || $(GO) test -run ^TestLong -p 1 -timeout 60m $$packages; }) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: test-fast
 test-fast: builtins ## The tests that need no control plane
@@ -139,8 +151,8 @@ e2e: build plugins ## Longshore on two clusters with real nodes, as root; logs s
 
 .PHONY: test-race
 test-race: builtins ## The race detector over host and sdk (needs a C compiler)
-	@failed=; CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./host/... || failed="$$failed host"; \
-	(cd sdk && CGO_ENABLED=1 $(GO) test -race ./...) || failed="$$failed sdk"; \
+	@failed=; CGO_ENABLED=1 $(GO) test -race -short $(SKIP_LONG) -timeout 20m ./host/... || failed="$$failed host"; \
+	(cd sdk && CGO_ENABLED=1 $(GO) test -race $(SKIP_LONG) ./...) || failed="$$failed sdk"; \
 	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: bench

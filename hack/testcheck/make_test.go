@@ -29,6 +29,7 @@ func TestMakeTestsEveryModuleAndNamesThoseThatFail(t *testing.T) {
 			require.Error(t, err, string(out))
 			assert.Regexp(t, "tests failed in: (sdk plugins|plugins sdk)\n", string(out))
 			assert.Contains(t, string(out), "output of conformance\n")
+			assert.Regexp(t, `left out: \d+ tests that take long or measure time; run them with: make test-long\n`, string(out))
 			content, err := os.ReadFile(calls)
 			require.NoError(t, err, string(out))
 			assert.ElementsMatch(t, []string{"sdk", "plugins", "conformance"}, strings.Fields(string(content)))
@@ -56,7 +57,7 @@ func TestMakeCIRunsEveryTargetAndNamesThoseThatFail(t *testing.T) {
 	}
 	content, err := os.ReadFile(calls)
 	require.NoError(t, err, string(out))
-	for _, call := range []string{"plugins mod tidy -diff", "plugins vet ./...", "sdk test -race ./...", "sdk test -p 1 -timeout 40m ./...", "plugins test -p 1 -timeout 40m ./..."} {
+	for _, call := range []string{"plugins mod tidy -diff", "plugins vet ./...", "sdk test -race -skip ^TestLong ./...", "sdk test -skip ^TestLong -p 1 -timeout 40m ./...", "plugins test -skip ^TestLong -p 1 -timeout 40m ./..."} {
 		assert.Contains(t, string(content), call+"\n")
 	}
 }

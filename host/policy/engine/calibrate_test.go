@@ -223,10 +223,7 @@ const sliceTicks = 192
 
 // A tick takes about as long whatever it pays for: no class of instructions takes three
 // times the mean. It prints the microseconds of a million ticks of each.
-func TestATickOfEachClassTakesAboutAsLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+func TestLongATickOfEachClassTakesAboutAsLong(t *testing.T) {
 	const ticks, rounds = 30_000, 60
 	calibrations := map[string]*calibration{}
 	var names []string
@@ -256,10 +253,7 @@ func TestATickOfEachClassTakesAboutAsLong(t *testing.T) {
 
 // A slice of fuel takes at most 2 ms, which is how long the garbage collector waits: for each class.
 // Time is the processor's, and the least of some runs, as what else the machine does adds to it.
-func TestASliceOfFuelTakesAtMost2ms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+func TestLongASliceOfFuelTakesAtMost2ms(t *testing.T) {
 	const slices, atMost = 4, 2 * time.Millisecond
 	for name, c := range classes() {
 		t.Run(name, func(t *testing.T) {
@@ -279,10 +273,7 @@ func TestASliceOfFuelTakesAtMost2ms(t *testing.T) {
 
 // With the default limits a call takes at most 50 ms, for each class and however much fuel there is:
 // it ends at the first look at the clock after 46 ms. Time is measured as above.
-func TestACallTakesAtMost50ms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+func TestLongACallTakesAtMost50ms(t *testing.T) {
 	const limit, atMost = 46 * time.Millisecond, 50 * time.Millisecond
 	for name, c := range classes() {
 		t.Run(name, func(t *testing.T) {
@@ -377,22 +368,21 @@ func meanTime(tb testing.TB) time.Duration {
 }
 
 // No accepted module takes longer than five times what its budget takes on average.
-func TestNoModuleTakesLongerThanItsBudget(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+func TestLongNoModuleTakesLongerThanItsBudget(t *testing.T) {
 	mean := meanTime(t)
 	for seed := range uint64(12) {
 		withinBudget(t, seed, mean)
 	}
 }
 
-// FuzzBudget looks for modules that take longer than their budget.
+// FuzzBudget looks for modules that take longer than their budget. It has no seeds: those of
+// TestLongNoModuleTakesLongerThanItsBudget are enough where nothing is fuzzed.
 func FuzzBudget(f *testing.F) {
-	if testing.Short() {
-		f.Skip("measures time, which the race detector changes")
-	}
-	mean := meanTime(f)
-	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) { withinBudget(t, seed, mean) })
+	var mean time.Duration
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		if mean == 0 {
+			mean = meanTime(t)
+		}
+		withinBudget(t, seed, mean)
+	})
 }

@@ -28,7 +28,7 @@ func slow(t *testing.T) *engine.Module {
 
 // A module whose calls are slow, and need little fuel for their time, is loaded soon. What it has
 // done until then depends on the speed of the machine, so calls begin in the state after its start.
-func TestAWarmUpThatTakesTooLongEnds(t *testing.T) {
+func TestLongAWarmUpThatTakesTooLongEnds(t *testing.T) {
 	m := slow(t)
 	began := threadTime(t)
 	require.NoError(t, m.Warm(t.Context(), engine.Sample{Export: "f"}))
