@@ -71,7 +71,7 @@ type stage struct {
 // are deleted then.
 func stages() []stage {
 	offloading, authentication := offloadingv1beta1.GroupVersion, authv1beta1.GroupVersion
-	requested, copied := labels.Set{liqocorev1beta1.ReplicationLabel: "true"}, labels.Set{liqocorev1beta1.ReplicatedLabel: "true"}
+	requested := labels.Set{liqocorev1beta1.ReplicationLabel: "true"}
 	return []stage{
 		{
 			title: "reflection of custom resources", kind: policyv1alpha1.GroupVersion.WithKind("ResourceReflection"),
@@ -99,8 +99,10 @@ func stages() []stage {
 			finalizers: []string{liqocorev1beta1.ReplicatorSecretFinalizer},
 		},
 		{title: "tenants", kind: authentication.WithKind("Tenant"), finalizers: []string{authv1beta1.TenantFinalizer}},
-		{title: "namespaces of consumers", kind: offloading.WithKind("NamespaceMap"), selector: copied, finalizers: []string{offloadingv1beta1.NamespaceMapFinalizer}},
-		{title: "granted resources", kind: authentication.WithKind("ResourceSlice"), selector: copied},
+		// What is left of these kinds is of consumers, or was requested and has lost its labels: peers could write them.
+		{title: "namespaces of consumers", kind: offloading.WithKind("NamespaceMap"), finalizers: []string{liqocorev1beta1.ReplicatorFinalizer, offloadingv1beta1.NamespaceMapFinalizer}},
+		{title: "granted resources", kind: authentication.WithKind("ResourceSlice"), finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
+		{title: "renewals of credentials", kind: authentication.WithKind("Renew"), finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
 		// Those of virtual nodes that did not end.
 		{
 			title: "virtual kubelets", kind: appsv1.SchemeGroupVersion.WithKind("Deployment"),

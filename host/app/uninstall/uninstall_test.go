@@ -164,3 +164,28 @@ func TestCredentials(t *testing.T) {
 	assert.Contains(t, printed.String(), "Secret liqo-tenant-milan/kubeconfig-controlplane-milan did not end within")
 	assert.Contains(t, printed.String(), "The Secrets of namespace liqo-tenant-oslo cannot be read")
 }
+
+// Requests are withdrawn whatever labels they have: before the API server refused it, peers could change them.
+func TestRequestsAreFoundWithoutLabels(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"none": nil, "those of a copy": {"liqo.io/replicated": "true"}, "those of neither": {"liqo.io/replicated": "false", "liqo.io/replication": "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meta := metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan", Labels: labels}
+			meta.Finalizers = []string{"crdreplicator.liqo.io/resource"}
+			slice, renew := &authv1beta1.ResourceSlice{ObjectMeta: *meta.DeepCopy()}, &authv1beta1.Renew{ObjectMeta: *meta.DeepCopy()}
+			meta.Finalizers = append(meta.Finalizers, offloadingv1beta1.NamespaceMapFinalizer)
+			nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: meta}
+			kinds, err := scheme.New()
+			require.NoError(t, err)
+			c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(slice, renew, nm).Build()
+			var printed bytes.Buffer
+			require.NoError(t, uninstall.Run(t.Context(), uninstall.Options{
+				Client: c, Out: &printed, PollInterval: time.Millisecond, StageTimeout: 20 * time.Millisecond, Timeout: time.Minute,
+			}))
+			for _, gone := range []client.Object{slice, renew, nm} {
+				assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(gone), gone)), "%T", gone)
+			}
+		})
+	}
+}
