@@ -24,7 +24,8 @@ import (
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 )
 
-// keptObjects are what the consumer rome, and an administrator of the provider, have in a namespace.
+// keptObjects are what the consumer rome, and an administrator of the provider, have in a namespace. The API
+// server refuses some of what rome has, but did not always.
 func keptObjects(namespace string) (deleted, kept []client.Object) {
 	meta := func(name, origin string) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -44,8 +45,12 @@ func keptObjects(namespace string) (deleted, kept []client.Object) {
 	backend := networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: meta("web", "rome")}
 	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "example.com/web:1"}}
+	held := shadow.DeepCopy()
+	held.Name, held.Finalizers = "held", []string{"example.com/stays"}
+	token := &corev1.Secret{ObjectMeta: meta("of-a-service-account", ""), Type: corev1.SecretTypeServiceAccountToken}
+	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
 	deleted = []client.Object{
-		shadow, &corev1.ConfigMap{ObjectMeta: meta("settings", "rome")}, &corev1.Secret{ObjectMeta: meta("password", "rome")},
+		shadow, held, token, &corev1.ConfigMap{ObjectMeta: meta("settings", "rome")}, &corev1.Secret{ObjectMeta: meta("password", "rome")},
 		&corev1.Service{ObjectMeta: meta("web", "rome"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		&networkingv1.Ingress{ObjectMeta: meta("web", "rome"), Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &backend}}},
 		&offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: meta("web", "rome"), Spec: offloadingv1beta1.ShadowEndpointSliceSpec{
@@ -104,6 +109,8 @@ func TestAKeptNamespaceIsCleanedUpOnARealAPIServer(t *testing.T) {
 	}
 	takesNoMorePorts(t, rome)
 	create(kept...)
+	deleted = append(deleted, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "held"}})
+	planetest.Until(t, func(t planetest.T) bool { return !isGone(t, milan, deleted[len(deleted)-1]) }, soon, tick, "the pod of the ShadowPod runs")
 	keep := func(value string) {
 		t.Helper()
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -30,8 +30,8 @@ var errAccessPending = errors.New("the API server does not grant the access yet"
 type consumerKind struct {
 	schema.GroupVersionKind
 
-	// isAlwaysRemote means that only consumers create objects of the kind. Others are selected by
-	// the origin label.
+	// isAlwaysRemote means that only consumers create objects of the kind. Of others, those with the
+	// origin label are the consumer's.
 	isAlwaysRemote bool
 }
 
@@ -105,7 +105,7 @@ func (p *pass) release(ctx context.Context, namespace *corev1.Namespace) (bool, 
 		return false, err
 	}
 	p.r.Events.Eventf(p.nm, namespace, corev1.EventTypeNormal, reasonKept, actionMapNamespace,
-		"Namespace %q is no longer offloaded and is kept. The consumer's objects in it were deleted. Remove the annotation %s to delete the namespace.",
+		"Namespace %q is no longer offloaded and is kept. The consumer's objects in it were deleted, and tokens of service accounts that the consumer could read. Remove the annotation %s to delete the namespace.",
 		name, offloadingv1beta1.KeepNamespaceAnnotation)
 	return true, nil
 }
@@ -156,23 +156,41 @@ func (p *pass) checkAccess(ctx context.Context, namespace string) error {
 func (p *pass) deleteObjects(ctx context.Context, namespace string, kind consumerKind) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	options := []client.ListOption{client.InNamespace(namespace)}
-	if !kind.isAlwaysRemote {
-		options = append(options, client.MatchingLabels{offloadingv1beta1.OriginLabel: p.origin})
-	}
-	if err := p.r.APIReader.List(ctx, list, options...); err != nil {
+	if err := p.r.APIReader.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing objects of kind %s in namespace %q: %w", kind.Kind, namespace, err)
 	}
 	var errs []error
 	for i := range list.Items {
 		object := &list.Items[i]
+		if !p.isOfConsumer(object, kind) {
+			continue
+		}
 		if kind.Kind == "PersistentVolumeClaim" && object.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation] == string(corev1.PersistentVolumeReclaimRetain) {
 			continue
 		}
 		object.SetGroupVersionKind(kind.GroupVersionKind)
-		if err := p.r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}); err != nil && !apierrors.IsNotFound(err) {
+		if err := p.deleteObject(ctx, object, kind); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting %s %s/%s: %w", kind.Kind, namespace, object.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isOfConsumer reports whether an object in a kept namespace goes with the consumer. A Secret with the
+// token of a service account goes, also that of an administrator: the consumer could read it, and could create one
+// without a label.
+func (p *pass) isOfConsumer(object client.Object, kind consumerKind) bool {
+	return kind.isAlwaysRemote || object.GetLabels()[offloadingv1beta1.OriginLabel] == p.origin ||
+		kind.Kind == "Secret" && object.GetAnnotations()[corev1.ServiceAccountNameKey] != ""
+}
+
+// deleteObject deletes an object. The pod of a ShadowPod ends when the ShadowPod is gone: finalizers of others, which
+// consumers could set before the API server refused it, do not keep it.
+func (p *pass) deleteObject(ctx context.Context, object *metav1.PartialObjectMetadata, kind consumerKind) error {
+	err := p.r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil || !kind.isAlwaysRemote || len(object.Finalizers) == 0 {
+		return err //nolint:wrapcheck // the caller adds what was being done
+	}
+	return p.r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, //nolint:wrapcheck // likewise
+		fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, object.UID)))
 }

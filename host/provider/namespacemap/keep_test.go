@@ -99,6 +99,11 @@ func contents() (deleted, kept []client.Object) {
 	inShop("web", &web.ObjectMeta, "rome")
 	inShop("web-0", &shadow.ObjectMeta, "")
 	inShop("web-1", &slice.ObjectMeta, "")
+	held, heldSlice, of := shadow.DeepCopy(), slice.DeepCopy(), &corev1.Secret{}
+	held.Name, held.Finalizers = "held", []string{foreign, metav1.FinalizerOrphanDependents}
+	heldSlice.Name, heldSlice.Finalizers = "held", []string{foreign}
+	inShop("of-a-service-account", &of.ObjectMeta, "")
+	of.Type, of.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
 	scratch, data := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 	inShop("scratch", &scratch.ObjectMeta, "rome")
 	inShop("data", &data.ObjectMeta, "rome")
@@ -110,7 +115,7 @@ func contents() (deleted, kept []client.Object) {
 	inShop("kube-root-ca.crt", &ca.ObjectMeta, "")
 	elsewhere := settings.DeepCopy()
 	elsewhere.Namespace = "bazaar-rome"
-	return []client.Object{settings, token, web, shadow, slice, scratch}, []client.Object{data, own, other, ca, elsewhere}
+	return []client.Object{settings, token, web, shadow, slice, scratch, held, heldSlice, of}, []client.Object{data, own, other, ca, elsewhere}
 }
 
 func TestAKeptNamespaceLosesTheObjectsOfTheConsumer(t *testing.T) {
