@@ -26,9 +26,10 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/lease"
 	"github.com/longshore-dev/longshore/host/kit/memory"
-	"github.com/longshore-dev/longshore/host/kit/restore"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 // syncedPatience is less than the kubelet waits for a probe by default, one second.
@@ -110,6 +111,7 @@ func New(o *Options, d Definition) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	decodable := undecodable.New(s)
 	options := ctrl.Options{
 		Scheme:                        s,
 		Metrics:                       server.Options{BindAddress: o.MetricsAddress},
@@ -122,7 +124,7 @@ func New(o *Options, d Definition) (*App, error) {
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		NewCache:   d.NewCache,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache, NewInformer: restore.NewInformer,
+			DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache, NewInformer: decodable.NewInformer,
 		},
 	}
 	if d.Alter != nil {
@@ -139,10 +141,11 @@ func New(o *Options, d Definition) (*App, error) {
 		options.LeaderElectionResourceLockInterface = lock
 		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(lease.Duration), ptr.To(lease.RenewDeadline), ptr.To(lease.RetryPeriod)
 	}
-	mgr, err := ctrl.NewManager(cluster, options)
+	mgr, err := ctrl.NewManager(decodable.Wrap(cluster), options)
 	if err != nil {
 		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
+	decodable.ReportTo(events.New(mgr, "longshore"))
 	if err := d.Add(mgr); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/quantity"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -62,7 +62,7 @@ func (m *Mutator) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	if isRequested(request.Operation, shadow) {
 		// The API server validates after this webhook.
-		if err := quantity.CheckJSON[offloadingv1beta1.ShadowPod](request.Object.Raw); err != nil {
+		if err := undecodable.CheckAmounts[offloadingv1beta1.ShadowPod](request.Object.Raw); err != nil {
 			return admission.Denied(err.Error())
 		}
 	}

@@ -1,4 +1,4 @@
-package quantity_test
+package undecodable_test
 
 import (
 	"strings"
@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/longshore-dev/longshore/host/kit/quantity"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 // Amounts are found where decoding would parse them, before it does.
-func TestCheckJSON(t *testing.T) {
+func TestCheckAmounts(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"spec":{"containers":[{"resources":{"requests":{"cpu":"1e3","memory":"1Ei"}}}]}}`:           "",
 		`{"spec":{"containers":[{"env":[{"name":"N","value":"1e-2000000000"}]}]}}`:                    "",
@@ -25,7 +25,7 @@ func TestCheckJSON(t *testing.T) {
 		`{"status":{"allocatedResources":{"cpu":"` + strings.Repeat("9", 1<<20) + `"}}}`:     "status.allocatedResources.cpu: ",
 		`{"spec":`: "decoding JSON: ",
 	} {
-		err := quantity.CheckJSON[corev1.Pod]([]byte(document))
+		err := undecodable.CheckAmounts[corev1.Pod]([]byte(document))
 		if want == "" {
 			require.NoError(t, err, "%.100s", document)
 			continue
