@@ -97,7 +97,7 @@ func (f *Filter) decode(raw []byte, kind schema.GroupVersionKind) error {
 	}
 	object, err := f.scheme.New(kind)
 	if err != nil {
-		return nil //nolint:nilerr // Of an unknown kind.
+		return nil // Of an unknown kind.
 	}
 	as := reflect.TypeOf(object)
 	if err := checkAmounts(raw, as); err != nil {
