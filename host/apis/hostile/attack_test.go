@@ -229,9 +229,14 @@ func (a *attack) send(ctx context.Context, isDry bool) ([]byte, error) {
 	if isDry {
 		request = request.Param("dryRun", "All")
 	}
-	out, err := request.NamespaceIfScoped(namespace, a.isNamespaced).Resource(a.plural).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw()
+	result := request.NamespaceIfScoped(namespace, a.isNamespaced).Resource(a.plural).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx)
+	// The error of Raw does not name the fields that are refused.
+	if err := result.Error(); err != nil {
+		return nil, fmt.Errorf("sending: %w", err)
+	}
+	out, err := result.Raw()
 	if err != nil {
-		return nil, fmt.Errorf("sending: %w: %s", err, out)
+		return nil, fmt.Errorf("sending: %w", err)
 	}
 	return out, nil
 }

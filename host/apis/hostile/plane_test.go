@@ -1,6 +1,7 @@
 package hostile_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -34,10 +35,16 @@ type kind struct {
 	schema       map[string]any
 }
 
-// TestWhatIsAcceptedIsDecoded gives each hostile value to each field of custom resources. One request has
-// the value in all fields; those that the API server names in its refusal get back what they had, until it
-// accepts the rest.
-func TestWhatIsAcceptedIsDecoded(t *testing.T) {
+// TestWhatIsAcceptedIsDecoded gives hostile values, one of each class, to each field of custom resources.
+func TestWhatIsAcceptedIsDecoded(t *testing.T) { whatIsAcceptedIsDecoded(t, valuesOfEachClass()) }
+
+// TestLongWhatIsAcceptedIsDecoded does so with every value.
+func TestLongWhatIsAcceptedIsDecoded(t *testing.T) { whatIsAcceptedIsDecoded(t, hostileValues()) }
+
+// One request has the value in all fields; those that the API server names in its refusal get back what they
+// had, until it accepts the rest.
+func whatIsAcceptedIsDecoded(t *testing.T, values map[string]json.RawMessage) {
+	t.Helper()
 	cluster := planetest.ForTest(t, "hostile")
 	kinds := kindsOf(t)
 	var plurals []string
@@ -47,7 +54,7 @@ func TestWhatIsAcceptedIsDecoded(t *testing.T) {
 	planetest.InstallCRDs(t, cluster.RESTConfig(), plurals...)
 	types, err := scheme.New()
 	require.NoError(t, err)
-	values, seen := hostileValues(), &sync.Map{}
+	seen := &sync.Map{}
 	for _, k := range kinds {
 		t.Run(k.plural, func(t *testing.T) {
 			t.Parallel()

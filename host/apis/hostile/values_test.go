@@ -41,10 +41,29 @@ func hostileValues() map[string]json.RawMessage {
 	return values
 }
 
+// valuesOfEachClass are hostile values of which no two are refused for the same reason.
+func valuesOfEachClass() map[string]json.RawMessage {
+	all, few := hostileValues(), map[string]json.RawMessage{}
+	for _, name := range []string{
+		"null", "true", "a list", "an empty object", "an object with a key twice", "lists, 5000 deep",
+		"number -1", "number 1.5", "number 1e19", "number 1e400", "number 1e30000000", "number 9223372036854775808",
+		`text ""`, `text "x"`, `text "１"`, `text "+1"`, `text "1e1.5"`, `text "1e30000000"`, `text "1e-30000000"`, `text "1e2000000000"`,
+		`text "12345678901234567890e30000000"`, "text " + short(`"`+strings.Repeat("9", 400)+`Ei"`), `text "1KiMi"`,
+		`text "2026-11-28t05:00:00z"`, `text "2026-02-30T00:00:00Z"`, `text "2016-12-31T23:59:60Z"`, `text "2026-11-28T05:00:00+24:00"`, `text "YQ"`,
+	} {
+		value, isKnown := all[name]
+		if !isKnown {
+			panic("no hostile value is named " + name)
+		}
+		few[name] = value
+	}
+	return few
+}
+
 func short(text string) string {
 	const most = 40
 	if len(text) > most {
-		return text[:most] + "..."
+		return text[:most] + "..." + text[len(text)-4:]
 	}
 	return text
 }
