@@ -10,10 +10,12 @@ export CGO_ENABLED ?= 0
 
 GO       ?= go
 # The modules that take longest come first: two are tested at a time.
-TESTED   := . hack/demo hack/release hack/site sdk plugins hack/alerts
+TESTED   := hack/demo . hack/release hack/site sdk plugins hack/alerts
 # hack/e2e needs root and real nodes: only the target e2e runs its tests.
-LINTED   := $(TESTED) hack/e2e hack/e2e/images/addons
-MODULES  := $(LINTED) conformance/testplane/kubernetes hack/tools
+LINTED   := $(TESTED) hack/e2e
+# Two mains of a few lines in hack/e2e/images/addons need a thousand packages, other versions of
+# Kubernetes' libraries among them.
+MODULES  := $(LINTED) hack/e2e/images/addons conformance/testplane/kubernetes hack/tools
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
 # The image's platforms; empty is this machine's for `image`, and linux/amd64,linux/arm64 for
@@ -31,16 +33,19 @@ FUZZTIME ?= 20s
 # The bench-native target's pairs of bursts; each is twice two bursts, and takes about three and a half minutes.
 PAIRS    ?= 7
 
+# The folders that are tested one after the other: host is a part of the module . that takes long.
+LANES    := $(if $(filter .,$(TESTED)),host) $(TESTED)
 # Tests that take long, or measure time, are named TestLong…: only test-long and a `go test` by hand
-# run them.
-SKIP_LONG := -skip ^TestLong
-# The folders of the packages of a module that have such tests.
-long_packages = $(GO) list -f '{{.Dir}}' ./... | while read -r d; do ! grep -qs '^func TestLong' "$$d"/*_test.go || echo "$$d"; done
-# Tests all modules with the flags given, also after a failure, and names those that failed. Two
+# run them. The linter vets.
+TEST     := $(GO) test -vet=off -skip ^TestLong
+# The folders of packages that have a line like the first argument in the files *$(2).go.
+packages_with = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r d; do ! grep -qsE $(1) "$$d"/*$(2).go || echo "$$d"; done
+# Tests all folders with the flags given, also after a failure, and names those that failed. Two
 # run at a time, because tests against control planes wait much of their time, and one package of
 # each (-p 1), because a control plane is slow when eight tests share two cores; go writes the output
 # of each package at once.
-test_modules = { failed=$$(printf '%s\n' $(TESTED) | xargs -P 2 -I{} sh -c '(cd {} && $(GO) test $(SKIP_LONG) $(1) ./...) >&3 || echo {}'); } 3>&1; \
+test_modules = { failed=$$(printf '%s\n' $(LANES) | xargs -P 2 -I{} sh -c '(cd {} && packages=./...; [ {} != . ] || packages=$$($(GO) list ./... | grep -v longshore/host); \
+	$(TEST) $(1) $$packages) >&3 || echo {}'); } 3>&1; \
 	echo "left out: $$(grep -rh --include='*_test.go' '^func TestLong' . | wc -l) tests that take long or measure time; run them with: make test-long"; \
 	[ -z "$$failed" ] || { echo "tests failed in:" $$failed >&2; exit 1; }
 
@@ -134,7 +139,7 @@ test: build plugins ## The tests, those against real control planes included; na
 .PHONY: test-long
 test-long: build plugins ## The tests that take long or measure time (TestLong…), on a machine that does nothing else
 	@failed=; for m in $(TESTED); do \
-		(cd $$m && packages=$$($(long_packages)) && { [ -z "$$packages" ] || $(GO) test -run ^TestLong -p 1 -timeout 60m $$packages; }) || failed="$$failed $$m"; done; \
+		(cd $$m && packages=$$($(call packages_with,'^func TestLong',_test)) && { [ -z "$$packages" ] || $(GO) test -run ^TestLong -p 1 -timeout 60m $$packages; }) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: test-fast
@@ -150,9 +155,10 @@ e2e: build plugins ## Longshore on two clusters with real nodes, as root; logs s
 	@cd hack/e2e && $(CURDIR)/bin/e2e.test -test.timeout 45m
 
 .PHONY: test-race
-test-race: builtins ## The race detector over host and sdk (needs a C compiler)
-	@failed=; CGO_ENABLED=1 $(GO) test -race -short $(SKIP_LONG) -timeout 20m ./host/... || failed="$$failed host"; \
-	(cd sdk && CGO_ENABLED=1 $(GO) test -race $(SKIP_LONG) ./...) || failed="$$failed sdk"; \
+test-race: builtins ## The race detector over the packages of host that have goroutines or locks, and over sdk (needs a C compiler)
+	@failed=; (cd host && packages=$$($(call packages_with,'^\s+go [a-zA-Z]|go func|"sync|/sync/',)) && \
+		CGO_ENABLED=1 $(TEST) -race -short -timeout 20m $$packages) || failed="$$failed host"; \
+	(cd sdk && CGO_ENABLED=1 $(TEST) -race ./...) || failed="$$failed sdk"; \
 	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: bench
@@ -186,12 +192,10 @@ deflake: build ## Run the tests of PKG in MODULE COUNT times
 .PHONY: lint
 # With the default of 100, linters spend a quarter of their time collecting garbage.
 lint: export GOGC ?= 300
-lint: ## go vet and golangci-lint over all modules
+lint: ## golangci-lint, which vets, over the modules, and go vet over the control plane's
 	@# -trimpath is a flag of the build of conformance/testplane/kubernetes, so that Kubernetes is not compiled a second time.
-	@failed=; vet() { echo "vet $$1"; (cd $$1 && $(GO) vet $${2:-} ./...); }; \
-	lint() { echo "lint $$1"; (cd $$1 && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); }; \
-	for m in $(LINTED); do vet $$m || failed="$$failed $$m"; done; \
-	vet conformance/testplane/kubernetes -trimpath || failed="$$failed conformance/testplane/kubernetes"; \
+	@failed=; lint() { echo "lint $$1"; (cd $$1 && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); }; \
+	(cd conformance/testplane/kubernetes && $(GO) vet -trimpath ./...) || failed="$$failed conformance/testplane/kubernetes"; \
 	for m in $(LINTED); do lint $$m || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "go vet or lint failed in:" $$(printf '%s\n' $$failed | sort -u) >&2; exit 1; }
 

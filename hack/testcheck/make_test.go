@@ -37,12 +37,32 @@ func TestMakeTestsEveryModuleAndNamesThoseThatFail(t *testing.T) {
 	}
 }
 
+// The packages of host are tested beside the others, and each package once.
+func TestMakeTestsEachPackageOnce(t *testing.T) {
+	dir := t.TempDir()
+	calls, fake := filepath.Join(dir, "calls"), filepath.Join(dir, "go")
+	const module = "github.com/longshore-dev/longshore"
+	script := "#!/bin/sh\ncase $1 in list) echo " + module + "/cmd; echo " + module + "/host; echo " + module + "/host/app;; *) echo \"$(basename \"$PWD\") $*\" >> " + calls + ";; esac\n"
+	require.NoError(t, os.WriteFile(fake, []byte(script), 0o700))
+	cmd := exec.CommandContext(t.Context(), "make", "-o", "builtins", "test-fast", "GO="+fake, "TESTED=. sdk")
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	content, err := os.ReadFile(calls)
+	require.NoError(t, err)
+	const test = " test -vet=off -skip ^TestLong -short -timeout 10m "
+	assert.ElementsMatch(t, []string{"host" + test + "./...", filepath.Base(root) + test + module + "/cmd", "sdk" + test + "./..."}, strings.Split(strings.TrimSpace(string(content)), "\n"))
+}
+
 // A finding of the linter must not hide the results of the tests.
 func TestMakeCIRunsEveryTargetAndNamesThoseThatFail(t *testing.T) {
 	dir := t.TempDir()
 	calls := filepath.Join(dir, "calls")
 	script := "#!/bin/sh\necho \"$(basename \"$PWD\") $*\" >> " + calls + "\n" +
-		"case \"$(basename \"$PWD\") $*\" in 'sdk vet '*|'sdk tool '*golangci-lint*|*' test -race -short '*|*' verify') exit 1;; esac\n"
+		"case \"$(basename \"$PWD\") $*\" in 'sdk tool '*golangci-lint*|*' test '*' -race -short '*|*' verify') exit 1;; esac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
 	// The tree of who runs this test may have changes.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"), 0o700))
@@ -57,7 +77,7 @@ func TestMakeCIRunsEveryTargetAndNamesThoseThatFail(t *testing.T) {
 	}
 	content, err := os.ReadFile(calls)
 	require.NoError(t, err, string(out))
-	for _, call := range []string{"plugins mod tidy -diff", "plugins vet ./...", "sdk test -race -skip ^TestLong ./...", "sdk test -skip ^TestLong -p 1 -timeout 40m ./...", "plugins test -skip ^TestLong -p 1 -timeout 40m ./..."} {
+	for _, call := range []string{"plugins mod tidy -diff", "kubernetes vet -trimpath ./...", "sdk test -vet=off -skip ^TestLong -race ./...", "sdk test -vet=off -skip ^TestLong -p 1 -timeout 40m ./...", "plugins test -vet=off -skip ^TestLong -p 1 -timeout 40m ./..."} {
 		assert.Contains(t, string(content), call+"\n")
 	}
 }
