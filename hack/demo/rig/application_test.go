@@ -12,11 +12,24 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// TestAPodRunsOnTheOtherCluster is the demo's path, and what an operator does next. Its
-// parts build on each other: one installation is used for all of them. It takes longest, and Go starts
-// parallel tests in the order of their files.
-func TestAPodRunsOnTheOtherCluster(t *testing.T) {
-	t.Parallel()
+// step is a part of a test that builds on the parts before it.
+type step struct {
+	name string
+	run  func(*testing.T, *rig.Rig)
+}
+
+func inTurn(t *testing.T, r *rig.Rig, steps []step) {
+	t.Helper()
+	for _, step := range steps {
+		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
+			return
+		}
+	}
+}
+
+// startApplication brings up what the demo shows.
+func startApplication(t *testing.T) (*rig.Rig, *rig.Clusters) {
+	t.Helper()
 	r, clusters := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -31,11 +44,16 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	require.NoError(t, r.CreateVirtualNode(waiting, rig.Capacity("640", "2560Gi", "5000"), quiet))
 	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
 	require.NoError(t, r.RunApplication(waiting, quiet))
+	return r, clusters
+}
 
-	steps := []struct {
-		name string
-		run  func(*testing.T, *rig.Rig)
-	}{
+// TestAPodRunsOnTheOtherCluster is the demo's path, and what an operator does next. Its
+// parts build on each other: one installation is used for all of them. It takes longest, and Go starts
+// parallel tests in the order of their files.
+func TestAPodRunsOnTheOtherCluster(t *testing.T) {
+	t.Parallel()
+	r, clusters := startApplication(t)
+	inTurn(t, r, []step{
 		{"every status, source and decision is what it seems", func(t *testing.T, r *rig.Rig) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
@@ -49,7 +67,6 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
 		{"peering again changes nothing, wherever the command is interrupted", peeringIsRepeated},
 		{"the tutorial of the first policy is true, command by command", firstPolicy},
-		{"the tutorial of writing a policy is true, command by command", writePolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
 		{"a VirtualNode that loses its finalizer and is deleted comes back, and nothing is lost", virtualNodeComesBack},
@@ -66,22 +83,26 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a policy of the provider denies and changes pods of the consumer, live", providerPolicy},
 		{"a policy of the provider grants half of a resource slice and denies it, live", sliceCapped},
 		{"two slices of the provider are used at once, and one is returned", twoSlices},
-		{"replacing a module under load loses and delays nothing", swapUnderLoad},
-		{"replicas are replaced and killed while pods are admitted", severalReplicas},
 		{"an EndpointSlice of the consumer is one in the provider", endpointsArrive},
 		{"an event of a remote pod is an event of the local pod", eventsArrive},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
 		{"an event that was reflected before the restart is updated", eventsArrive},
-		{"every component is killed and loses its lease while all kinds change", disturbedInTurn},
 		{"pods on the virtual node in a namespace that is not offloaded come to an end", podsElsewhere},
 		{"an offloaded namespace is deleted with its pods", namespaceGoes},
 		{"un-offloading takes the remote namespace away", unOffload},
 		{"unpeering takes everything back, and peering again works", unpeerAndPeerAgain},
 		{"returning the resource slice leaves nothing", returnSlice},
-	}
-	for _, step := range steps {
-		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
-			return
-		}
-	}
+	})
+}
+
+// TestLongTheApplicationRunsOn disturbs the demo.
+func TestLongTheApplicationRunsOn(t *testing.T) {
+	t.Parallel()
+	r, _ := startApplication(t)
+	inTurn(t, r, []step{
+		{"the tutorial of writing a policy is true, command by command", writePolicy},
+		{"replacing a module under load loses and delays nothing", swapUnderLoad},
+		{"replicas are replaced and killed while pods are admitted", severalReplicas},
+		{"every component is killed and loses its lease while all kinds change", disturbedInTurn},
+	})
 }
