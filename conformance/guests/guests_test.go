@@ -32,16 +32,29 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// each runs a test with every guest for which a compiler is installed.
+// each runs a test with every small guest for which a compiler is installed.
 func each(t *testing.T, test func(t *testing.T, g *guests.Guest, wasm []byte)) {
 	t.Helper()
 	for _, g := range guests.All() {
-		t.Run(g.Name, func(t *testing.T) {
-			if testing.Short() && !g.Small {
-				t.Skip("compiles a Go runtime")
-			}
-			test(t, &g, g.Wasm(t))
-		})
+		if g.Small {
+			t.Run(g.Name, func(t *testing.T) { test(t, &g, g.Wasm(t)) })
+		}
+	}
+}
+
+// Guests with a language's runtime are compiled for seconds, again and again.
+func TestLongGuestsWithARuntime(t *testing.T) {
+	for _, g := range guests.All() {
+		if g.Small {
+			continue
+		}
+		wasm := g.Wasm(t)
+		for name, test := range map[string]func(*testing.T, *guests.Guest, []byte){
+			"answer alike": answersAlike, "refuse half a pair of surrogates": refusesHalfAPairOfSurrogates, "answer like in Extism": answersLikeInExtism,
+			"answer the same with metering": answersTheSameWithMetering, "are frugal": isFrugal, "are damaged": damagedNothingChanges,
+		} {
+			t.Run(g.Name+"/"+name, func(t *testing.T) { test(t, &g, wasm) })
+		}
 	}
 }
 
@@ -111,130 +124,135 @@ var questions = map[string]struct{ request, want string }{
 }
 
 // Every guest answers as the others do, in our host; a bad request is its error.
-func TestGuestsAnswerAlike(t *testing.T) {
-	each(t, func(t *testing.T, _ *guests.Guest, wasm []byte) {
-		host := longshore(t, wasm)
-		assert.Equal(t, "accelerator", host.Manifest().Name)
-		for name, tc := range questions {
-			t.Run(name, func(t *testing.T) {
-				output, err := host.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
-				if tc.want == "" {
-					require.ErrorIs(t, err, engine.Guest)
-					return
-				}
-				require.NoError(t, err)
-				assert.JSONEq(t, tc.want, string(output))
-				var response contract.Response
-				require.NoError(t, json.Unmarshal(output, &response))
-			})
-		}
-	})
+func TestGuestsAnswerAlike(t *testing.T) { each(t, answersAlike) }
+
+func answersAlike(t *testing.T, _ *guests.Guest, wasm []byte) {
+	t.Helper()
+	host := longshore(t, wasm)
+	assert.Equal(t, "accelerator", host.Manifest().Name)
+	for name, tc := range questions {
+		t.Run(name, func(t *testing.T) {
+			output, err := host.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+			if tc.want == "" {
+				require.ErrorIs(t, err, engine.Guest)
+				return
+			}
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.want, string(output))
+			var response contract.Response
+			require.NoError(t, json.Unmarshal(output, &response))
+		})
+	}
 }
 
 // The SDKs refuse text that is not Unicode, so that a policy never answers with it.
-func TestSDKsRefuseHalfAPairOfSurrogates(t *testing.T) {
-	each(t, func(t *testing.T, g *guests.Guest, wasm []byte) {
-		if g.Name == "text" {
-			return // it has no SDK, and copies what it was sent
-		}
-		host := longshore(t, wasm)
-		for _, half := range []string{`\ud83d`, `\ude00`, `\ud83d\u0041`, `\ud83d\ud83d`} {
-			_, err := host.Call(t.Context(), contract.PodMutation.Export(), []byte(request(`{"nodeSelector":{"accelerator":"a`+half+`b"}}`)))
-			assert.ErrorIs(t, err, engine.Guest, half)
-		}
-	})
+func TestSDKsRefuseHalfAPairOfSurrogates(t *testing.T) { each(t, refusesHalfAPairOfSurrogates) }
+
+func refusesHalfAPairOfSurrogates(t *testing.T, g *guests.Guest, wasm []byte) {
+	t.Helper()
+	if g.Name == "text" {
+		return // it has no SDK, and copies what it was sent
+	}
+	host := longshore(t, wasm)
+	for _, half := range []string{`\ud83d`, `\ude00`, `\ud83d\u0041`, `\ud83d\ud83d`} {
+		_, err := host.Call(t.Context(), contract.PodMutation.Export(), []byte(request(`{"nodeSelector":{"accelerator":"a`+half+`b"}}`)))
+		assert.ErrorIs(t, err, engine.Guest, half)
+	}
 }
 
 // Stock extism/go-sdk is the oracle: same module, same input, same bytes, the same
 // words when the module refuses.
-func TestGuestsAnswerLikeInExtism(t *testing.T) {
-	each(t, func(t *testing.T, g *guests.Guest, wasm []byte) {
-		ours, stock := longshore(t, wasm), oracle(t, wasm)
-		output, err := stock.Call(t.Context(), contract.ExportDescribe, nil)
-		require.NoError(t, err)
-		var manifest contract.Manifest
-		require.NoError(t, json.Unmarshal(output, &manifest))
-		assert.Equal(t, ours.Manifest(), &manifest)
-		for name, tc := range questions {
-			t.Run(name, func(t *testing.T) {
-				stock := stock
-				if g.Small {
-					// A fresh one for each question, as ours is: these keep what they found.
-					stock = oracle(t, wasm)
-				}
-				got, gotErr := ours.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
-				want, wantErr := stock.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
-				if wantErr != nil {
-					require.Error(t, gotErr)
-					words := wantErr.Error()
-					words = words[strings.LastIndex(words, ": ")+2:]
-					assert.ErrorContains(t, gotErr, words)
-					return
-				}
-				require.NoError(t, gotErr)
-				assert.Equal(t, string(want), string(got))
-			})
-		}
-	})
+func TestGuestsAnswerLikeInExtism(t *testing.T) { each(t, answersLikeInExtism) }
+
+func answersLikeInExtism(t *testing.T, g *guests.Guest, wasm []byte) {
+	t.Helper()
+	ours, stock := longshore(t, wasm), oracle(t, wasm)
+	output, err := stock.Call(t.Context(), contract.ExportDescribe, nil)
+	require.NoError(t, err)
+	var manifest contract.Manifest
+	require.NoError(t, json.Unmarshal(output, &manifest))
+	assert.Equal(t, ours.Manifest(), &manifest)
+	for name, tc := range questions {
+		t.Run(name, func(t *testing.T) {
+			stock := stock
+			if g.Small {
+				// A fresh one for each question, as ours is: these keep what they found.
+				stock = oracle(t, wasm)
+			}
+			got, gotErr := ours.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+			want, wantErr := stock.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+			if wantErr != nil {
+				require.Error(t, gotErr)
+				words := wantErr.Error()
+				words = words[strings.LastIndex(words, ": ")+2:]
+				assert.ErrorContains(t, gotErr, words)
+				return
+			}
+			require.NoError(t, gotErr)
+			assert.Equal(t, string(want), string(got))
+		})
+	}
 }
 
 var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
 
 // With charges and without, the same module answers with the same bytes; with charges,
 // a question costs the same whenever and wherever it is asked.
-func TestMeteringChangesNothing(t *testing.T) {
-	each(t, func(t *testing.T, _ *guests.Guest, wasm []byte) {
-		parsed, err := fuel.Parse(wasm)
-		require.NoError(t, err)
-		metered, err := parsed.Meter(names)
-		require.NoError(t, err)
-		exposed, err := parsed.Expose(names)
-		require.NoError(t, err)
-		var modules []*engine.Module
-		for n, rewritten := range []*fuel.Rewritten{metered, exposed, metered} {
-			e, err := engine.New(t.Context(), engine.Options{CacheDir: cache})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
-			m, err := e.Compile(t.Context(), fmt.Sprint("module", n), rewritten.Wasm, engine.Limits{})
-			require.NoError(t, err)
-			modules = append(modules, m)
-		}
-		for name, tc := range questions {
-			t.Run(name, func(t *testing.T) {
-				want, _, wantErr := modules[1].Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
-				var ticks uint64
-				for _, m := range []*engine.Module{modules[0], modules[2], modules[0]} {
-					got, stats, gotErr := m.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
-					assert.Equal(t, string(want), string(got))
-					assert.Equal(t, wantErr == nil, gotErr == nil)
-					if ticks == 0 {
-						ticks = stats.Ticks
-					}
-					assert.Positive(t, stats.Ticks)
-					assert.Equal(t, ticks, stats.Ticks)
-				}
-			})
-		}
-	})
-}
+func TestMeteringChangesNothing(t *testing.T) { each(t, answersTheSameWithMetering) }
 
-// A guest of a kilobyte answers with kilobytes of fuel: what limits are measured by.
-func TestGuestsAreFrugal(t *testing.T) {
-	each(t, func(t *testing.T, _ *guests.Guest, wasm []byte) {
+func answersTheSameWithMetering(t *testing.T, _ *guests.Guest, wasm []byte) {
+	t.Helper()
+	parsed, err := fuel.Parse(wasm)
+	require.NoError(t, err)
+	metered, err := parsed.Meter(names)
+	require.NoError(t, err)
+	exposed, err := parsed.Expose(names)
+	require.NoError(t, err)
+	var modules []*engine.Module
+	for n, rewritten := range []*fuel.Rewritten{metered, exposed, metered} {
 		e, err := engine.New(t.Context(), engine.Options{CacheDir: cache})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
-		m, err := module.Load(t.Context(), e, wasm, module.Options{Name: "guest"})
+		m, err := e.Compile(t.Context(), fmt.Sprint("module", n), rewritten.Wasm, engine.Limits{})
 		require.NoError(t, err)
-		_, stats, err := m.Call(t.Context(), contract.PodMutation.Export(), []byte(questions["a large pod"].request))
-		require.NoError(t, err)
-		assert.Less(t, stats.Ticks, uint64(contract.DefaultFuel/10), "a pod of 7 KB takes a small part of the fuel")
-		for range 10 {
-			for _, tc := range questions {
-				_, _, _ = m.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+		modules = append(modules, m)
+	}
+	for name, tc := range questions {
+		t.Run(name, func(t *testing.T) {
+			want, _, wantErr := modules[1].Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+			var ticks uint64
+			for _, m := range []*engine.Module{modules[0], modules[2], modules[0]} {
+				got, stats, gotErr := m.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+				assert.Equal(t, string(want), string(got))
+				assert.Equal(t, wantErr == nil, gotErr == nil)
+				if ticks == 0 {
+					ticks = stats.Ticks
+				}
+				assert.Positive(t, stats.Ticks)
+				assert.Equal(t, ticks, stats.Ticks)
 			}
+		})
+	}
+}
+
+// A guest of a kilobyte answers with kilobytes of fuel: what limits are measured by.
+func TestGuestsAreFrugal(t *testing.T) { each(t, isFrugal) }
+
+func isFrugal(t *testing.T, _ *guests.Guest, wasm []byte) {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Options{CacheDir: cache})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
+	m, err := module.Load(t.Context(), e, wasm, module.Options{Name: "guest"})
+	require.NoError(t, err)
+	_, stats, err := m.Call(t.Context(), contract.PodMutation.Export(), []byte(questions["a large pod"].request))
+	require.NoError(t, err)
+	assert.Less(t, stats.Ticks, uint64(contract.DefaultFuel/10), "a pod of 7 KB takes a small part of the fuel")
+	for range 10 {
+		for _, tc := range questions {
+			_, _, _ = m.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
 		}
-		// The two largest requests may grow a memory, which costs the instance.
-		assert.LessOrEqual(t, m.Pool().Dropped, uint64(20), "an ordinary call, or an error that is reported, leaves an instance that can be used again")
-	})
+	}
+	// The two largest requests may grow a memory, which costs the instance.
+	assert.LessOrEqual(t, m.Pool().Dropped, uint64(20), "an ordinary call, or an error that is reported, leaves an instance that can be used again")
 }

@@ -108,29 +108,29 @@ func newTestEngine(tb testing.TB) *engine.Engine {
 
 // Real modules with damage somewhere: never a panic, and nothing behaves differently
 // with charges.
-func TestDamagedGuests(t *testing.T) {
+func TestDamagedGuests(t *testing.T) { each(t, damagedNothingChanges) }
+
+func damagedNothingChanges(t *testing.T, g *guests.Guest, wasm []byte) {
+	t.Helper()
 	rounds := 150
 	if testing.Short() {
 		rounds = 30
 	}
+	if !g.Small {
+		rounds = 8 // each compiles a language's runtime twice
+	}
 	e := newTestEngine(t)
-	each(t, func(t *testing.T, g *guests.Guest, wasm []byte) {
-		rounds := rounds
-		if !g.Small {
-			rounds = 8 // each compiles a language's runtime twice
-		}
-		random := rand.New(rand.NewPCG(7, 11))
-		fates := map[fate]int{}
-		for range rounds {
-			fates[damaged(t, e, mutate(random, wasm))]++
-		}
-		assert.Positive(t, fates[refused], "%v", fates)
-		assert.Positive(t, fates[ran]+fates[invalid], "%v", fates)
-		if g.Small {
-			assert.Positive(t, fates[ran])
-			assert.Positive(t, fates[invalid])
-		}
-	})
+	random := rand.New(rand.NewPCG(7, 11))
+	fates := map[fate]int{}
+	for range rounds {
+		fates[damaged(t, e, mutate(random, wasm))]++
+	}
+	assert.Positive(t, fates[refused], "%v", fates)
+	assert.Positive(t, fates[ran]+fates[invalid], "%v", fates)
+	if g.Small {
+		assert.Positive(t, fates[ran])
+		assert.Positive(t, fates[invalid])
+	}
 }
 
 func FuzzDamagedGuests(f *testing.F) {

@@ -51,9 +51,9 @@ type feedRig struct {
 	failed time.Time
 }
 
-// TestTheFeedOfTheChart runs a provider with the chart's value provider.feed: webhook and virtual
+// TestLongTheFeedOfTheChart runs a provider with the chart's value provider.feed: webhook and virtual
 // kubelet are processes with the rights of the chart. Its parts build on each other.
-func TestTheFeedOfTheChart(t *testing.T) {
+func TestLongTheFeedOfTheChart(t *testing.T) {
 	t.Parallel()
 	f := &feedRig{remotePods: map[string]types.UID{}}
 	r, clusters := start(t, func(o *rig.StartOptions) { o.Audit, f.audit = true, rig.AuditLog(o.Dir, "milan") })

@@ -87,9 +87,9 @@ func (s *shell) kill(t *testing.T, line string, after int) []string {
 	return steps
 }
 
-// TestCommandsThatAreKilledAreRepeated kills longshorectl peer and unpeer, as processes, behind each
+// TestLongCommandsThatAreKilledAreRepeated kills longshorectl peer and unpeer, as processes, behind each
 // of their steps, and runs them again to the end.
-func TestCommandsThatAreKilledAreRepeated(t *testing.T) {
+func TestLongCommandsThatAreKilledAreRepeated(t *testing.T) {
 	t.Parallel()
 	s := install(t)
 	const (

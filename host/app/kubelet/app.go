@@ -8,7 +8,7 @@
 // those of a shared Deployment, which a supervisor starts and stops (ADR 69).
 //
 // With one mapped namespace, a process has 8 watches towards the provider, with one virtual node and with
-// 50 (TestManyVirtualNodesOfAProcess; no right on Ingresses is granted there).
+// 50 (TestLongManyVirtualNodesOfAProcess; no right on Ingresses is granted there).
 package kubelet
 
 import (

@@ -223,7 +223,7 @@ func (f *faults) cleanUp(t *testing.T) {
 
 // Virtual kubelets are killed and their requests fail: no pod is lost, runs twice or is left
 // behind.
-func TestKilledVirtualKubeletsAndFailingRequests(t *testing.T) {
+func TestLongKilledVirtualKubeletsAndFailingRequests(t *testing.T) {
 	t.Parallel()
 	f := newFaults(t)
 	first := longGracePod("first")

@@ -93,7 +93,7 @@ func (f *faults) awaitStep(t *testing.T, local client.Object, step string) {
 
 // All watches of a virtual kubelet end, objects are deleted in both clusters, and the watches
 // that continue are answered with 410 Gone.
-func TestExpiredWatchesAfterDeletions(t *testing.T) {
+func TestLongExpiredWatchesAfterDeletions(t *testing.T) {
 	t.Parallel()
 	f := newFaults(t)
 	deleted, replaced, lost, stays := f.runPod(t, "deleted"), f.runPod(t, "replaced"), f.runPod(t, "lost"), f.runPod(t, "stays")

@@ -43,7 +43,7 @@ func (r *rig) nodeLease(t planetest.T) *coordinationv1.LeaseSpec {
 // The first replica cannot renew its lease any more, while requests of both replicas to the
 // provider fail and pods are created and deleted. The second replica takes over: no pod is lost
 // and none runs twice.
-func TestLeaseOfTheNodeIsHandedOverWhileRequestsFail(t *testing.T) {
+func TestLongLeaseOfTheNodeIsHandedOverWhileRequestsFail(t *testing.T) {
 	t.Parallel()
 	f := newFaults(t)
 	stays, ends := f.runPod(t, "stays"), f.runPod(t, "ends")

@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
-// manyVariable is the number of virtual nodes of TestManyVirtualNodesOfAProcess. A measurement has
+// manyVariable is the number of virtual nodes of TestLongManyVirtualNodesOfAProcess. A measurement has
 // 50: LONGSHORE_TEST_VIRTUAL_NODES=50 go test ./host/app/kubelet -v -run TestManyVirtualNodes
 const manyVariable = "LONGSHORE_TEST_VIRTUAL_NODES"
 
@@ -67,7 +67,7 @@ func (r *rig) createIdentity(slice string) (secret string) {
 
 // Another virtual node of a process adds no watch towards the provider, also with a ResourceSlice of
 // its own. The watches go on without the virtual node that opened them.
-func TestManyVirtualNodesOfAProcess(t *testing.T) {
+func TestLongManyVirtualNodesOfAProcess(t *testing.T) {
 	t.Parallel()
 	count := 4
 	if value := os.Getenv(manyVariable); value != "" {

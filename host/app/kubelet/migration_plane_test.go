@@ -136,7 +136,7 @@ func (r *rig) grantAccess(vn *offloadingv1beta1.VirtualNode) {
 }
 
 // A VirtualNode moves from its own process to a shared one and back. Its remote pod stays.
-func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
+func TestLongAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 	t.Parallel()
 	r := newPeeredRig(t)
 	r.grantAccess(unassigned(nodeName))

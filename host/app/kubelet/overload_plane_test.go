@@ -18,7 +18,7 @@ import (
 )
 
 // An overloaded provider answers the check too late, but other requests of the process.
-func TestANodeOfAnOverloadedProviderIsRenewed(t *testing.T) {
+func TestLongANodeOfAnOverloadedProviderIsRenewed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	certificate, key, err := r.provider.IssueClientCert("milan-1-through-a-proxy", []string{"rome"})

@@ -148,7 +148,7 @@ func (r *rig) podNames(c client.Client, namespace string) (map[string]bool, erro
 
 // Two replicas of a shared process take turns while pods come and go: the leader ends in order, and
 // the next one is killed. Each remote object is created once.
-func TestReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
+func TestLongReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.runManager()
@@ -221,7 +221,7 @@ func (r *rig) isGone(c client.Client, namespace, name string, object client.Obje
 
 // A VirtualNode is deleted as with a process of its own: its pods are evicted, and nothing of it is
 // left in the provider. The other virtual nodes of the process go on.
-func TestDeletionOfAVirtualNodeOfASharedProcess(t *testing.T) {
+func TestLongDeletionOfAVirtualNodeOfASharedProcess(t *testing.T) {
 	t.Parallel()
 	r := newPeeredRig(t)
 	for _, name := range []string{"milan-1", "milan-2"} {

@@ -189,7 +189,7 @@ func (e *ends) list() []string {
 // The provider's etcd is replaced by an older one while the virtual kubelet, the replicator and
 // the provider's managers run: the provider gets what the consumer has, and loses what the
 // consumer deleted.
-func TestProviderRestoredFromAnOlderEtcd(t *testing.T) {
+func TestLongProviderRestoredFromAnOlderEtcd(t *testing.T) {
 	t.Parallel()
 	for name, hasFeed := range map[string]bool{"each namespace is watched": false, "the provider has a feed": true} {
 		t.Run(name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func (r *rotation) remoteUIDs(t *testing.T) map[string]types.UID {
 
 // The virtual nodes of a process share watches, because their users have the same rights. One after
 // the other gets another user, while pods run.
-func TestCredentialsAreRotatedInASharedProcess(t *testing.T) {
+func TestLongCredentialsAreRotatedInASharedProcess(t *testing.T) {
 	t.Parallel()
 	r := &rotation{audit: filepath.Join(t.TempDir(), "audit.log"), names: []string{"milan-1", "milan-2", "milan-3"}}
 	r.rig = newRigOf(t, []*testplane.Cluster{

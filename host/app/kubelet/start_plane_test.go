@@ -71,7 +71,7 @@ func TestNodeIsMaintainedWhilePoliciesAreCompiled(t *testing.T) {
 
 // The time from the start to a ready Node, with compiled policies in the cache, is logged: the
 // goal is one second.
-func TestStartWithAWarmCache(t *testing.T) {
+func TestLongStartWithAWarmCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))

@@ -23,7 +23,7 @@
 // Caches are not all that a process remembers, so a manager that finds its lease older than its last
 // renewal, or absent, ends and starts again (package lease). A requested namespace that the provider does
 // not report is still mapped: its older status is copied to the consumer before the provider creates the
-// namespace again. host/app/kubelet.TestProviderRestoredFromAnOlderEtcd holds all this with all components.
+// namespace again. host/app/kubelet.TestLongProviderRestoredFromAnOlderEtcd holds all this with all components.
 package restore
 
 import (

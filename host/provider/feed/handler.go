@@ -18,7 +18,7 @@
 // the caller accepts them and the API server has them. Events have no labels of the consumer, so that the
 // feed reads those of all pods of the provider, once for each consumer.
 //
-// TestTheFeedOfTheChart runs webhook and virtual kubelet as processes with the rights of the chart: one
+// TestLongTheFeedOfTheChart runs webhook and virtual kubelet as processes with the rights of the chart: one
 // watch for each kind, an orderly update and a crash of the webhook without a lost change, and no event
 // after unpeering. TestAFeedThatIsSwitchedOffLeavesNothing upgrades the chart.
 package feed

@@ -2,7 +2,6 @@ package convergence_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -19,19 +18,8 @@ import (
 	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
 )
 
-// cutLength is how long the provider is cut off, unless LONGSHORE_TEST_CUT has another duration.
-const cutLength = 20 * time.Second
-
-func cutLengthOf(t *testing.T) time.Duration {
-	t.Helper()
-	given := os.Getenv("LONGSHORE_TEST_CUT")
-	if given == "" {
-		return cutLength
-	}
-	length, err := time.ParseDuration(given)
-	require.NoError(t, err)
-	return length
-}
+// cutLength is how long the provider is cut off.
+const cutLength = time.Minute
 
 // hasSeenEach reports whether the pod of each ShadowPod was seen.
 func hasSeenEach(t planetest.T, c *twoclusters.Clusters, seen *churn.RemoteUIDs) bool {
@@ -45,7 +33,7 @@ func hasSeenEach(t planetest.T, c *twoclusters.Clusters, seen *churn.RemoteUIDs)
 
 // The link to the provider is cut while pods, ConfigMaps, Secrets and Services are created, changed
 // and deleted: afterwards both clusters converge, no remote pod is lost, and none exists twice.
-func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
+func TestLongAProviderThatIsCutOffDuringChurn(t *testing.T) {
 	c := twoclusters.Start(t, "shop")
 	planetest.SimulateNodes(t, c.Provider, "milan-worker")
 	proxy, err := faultproxy.Start(c.Provider.Endpoint())
@@ -71,7 +59,7 @@ func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
 	case err := <-ended:
 		require.NoError(t, err)
 		require.Fail(t, "the workload ended")
-	case <-time.After(cutLengthOf(t)): // The length of the cut is what is tested.
+	case <-time.After(cutLength): // The length of the cut is what is tested.
 	}
 	// Requests that had arrived before the cut may still be handled.
 	assert.LessOrEqual(t, seen.Len(), during+2*churn.Workers, "no pods are offloaded meanwhile")

@@ -3,8 +3,6 @@ package convergence_test
 import (
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +18,8 @@ import (
 )
 
 const (
-	// operations is the number of operations unless LONGSHORE_TEST_OPERATIONS has another.
-	operations = 1200
+	// fewOperations and manyOperations are the numbers of operations of the short test and of the long one.
+	fewOperations, manyOperations = 400, 10_000
 	// longestPause is the longest time between two operations of a worker. Without one, the
 	// virtual kubelet would see few of the states in between.
 	longestPause = 100 * time.Millisecond
@@ -58,21 +56,19 @@ func disturbance(random *rand.Rand) func(*http.Request) faultproxy.Choice {
 	}
 }
 
-func operationsOf(t *testing.T) int {
-	t.Helper()
-	given := os.Getenv("LONGSHORE_TEST_OPERATIONS")
-	if given == "" {
-		return operations
-	}
-	n, err := strconv.Atoi(given)
-	require.NoError(t, err)
-	return n
-}
-
 // Of the requests of the virtual kubelet to both API servers, and of the provider's controllers,
 // every eighth fails and every fourth is late, while objects are created, changed and deleted.
 // Afterwards the clusters have what they have after the same operations without faults.
 func TestTheEndStateAfterFaultsIsThatWithoutFaults(t *testing.T) {
+	endStateAfterFaults(t, fewOperations)
+}
+
+func TestLongTheEndStateAfterManyFaultsIsThatWithoutFaults(t *testing.T) {
+	endStateAfterFaults(t, manyOperations)
+}
+
+func endStateAfterFaults(t *testing.T, n int) {
+	t.Helper()
 	c := twoclusters.Start(t, "rough", "smooth")
 	planetest.SimulateNodes(t, c.Provider, "milan-worker")
 	consumer := c.Proxy(c.Consumer, c.Consumer.RESTConfig())
@@ -87,7 +83,7 @@ func TestTheEndStateAfterFaultsIsThatWithoutFaults(t *testing.T) {
 	c.Create(c.Rome, twoclusters.Pod("rough", "first"), twoclusters.Pod("smooth", "first"))
 	awaitPods(t, c, "rough")
 
-	begin, n := seed(t), operationsOf(t)
+	begin := seed(t)
 	for i, proxy := range proxies {
 		proxy.Disturb(disturbance(rand.New(rand.NewPCG(begin, uint64(churn.Workers+i)))))
 	}

@@ -48,7 +48,7 @@ func uidsOfRemotePods(t *testing.T, c *twoclusters.Clusters, namespace string) m
 
 // A virtual kubelet is killed 20 times at random moments, while pods, ConfigMaps, Secrets and
 // Services are created, changed and deleted: each local pod has one remote pod all the time.
-func TestKilledVirtualKubeletsKeepRemotePods(t *testing.T) {
+func TestLongKilledVirtualKubeletsKeepRemotePods(t *testing.T) {
 	c := twoclusters.Start(t, "shop")
 	planetest.SimulateNodes(t, c.Provider, "milan-worker")
 	c.RunManager(c.Provider.RESTConfig())
