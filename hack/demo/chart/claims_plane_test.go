@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ import (
 // romeClaim is a claim as the virtual kubelet of rome creates it, changed.
 func romeClaim(name string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name, Labels: maps.Clone(reflectedFromRome)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: ptr.To("fast"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},

@@ -97,7 +97,7 @@ func (p *provider) testCordon(t *testing.T, control client.Client) {
 				planetest.Until(t, func(t planetest.T) bool {
 					require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},"labels":{"liqo.io/replicated":"true","liqo.io/originID":"rome"}}}`, key, value)))
 					err := patch(t, control, attempt)
-					return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
+					return isOfOthers(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
 				}, established, poll, attempt)
 			}
 		}
@@ -108,7 +108,7 @@ func (p *provider) testCordon(t *testing.T, control client.Client) {
 }
 
 // testCordonReachesQuota cordons a slice which its consumer keeps from being reconciled: without a
-// certificate request, as that of another cluster, and being deleted with a finalizer of its own.
+// certificate request, as that of another cluster, and being deleted with a finalizer.
 func (p *provider) testCordonReachesQuota(t *testing.T, control client.Client, slice *authv1beta1.ResourceSlice) {
 	t.Helper()
 	for name, body := range map[string]string{
@@ -129,7 +129,11 @@ func (p *provider) testCordonReachesQuota(t *testing.T, control client.Client, s
 		}
 		require.NoError(t, controllerutil.SetControllerReference(evaded, quota, p.scheme))
 		require.NoError(t, p.admin.Create(t.Context(), quota))
-		require.NoError(t, control.Patch(t.Context(), evaded.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))))
+		writer := control
+		if name == "being deleted" {
+			writer = p.admin // The API server refuses finalizers of a consumer.
+		}
+		require.NoError(t, writer.Patch(t.Context(), evaded.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))))
 		if name == "being deleted" {
 			require.NoError(t, control.Delete(t.Context(), evaded.DeepCopy()))
 		}

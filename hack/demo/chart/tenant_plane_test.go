@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -118,7 +119,7 @@ func (p *provider) awaitMapping(t *testing.T, consumer, local string, phase offl
 
 func shadowPod(name string, change func(*corev1.PodSpec)) *offloadingv1beta1.ShadowPod {
 	shadow := &offloadingv1beta1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name, Labels: maps.Clone(reflectedFromRome)},
 		Spec:       offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c:1"}}}},
 	}
 	if change != nil {
@@ -157,6 +158,7 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Run("it does what RBAC allows and nothing else", func(t *testing.T) { testTenantRights(t, control, kubelet, other) })
 	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
 	t.Run("it keeps no pod of a ShadowPod that it deletes", func(t *testing.T) { p.testOrphans(t, kubelet) })
+	t.Run("it writes only what is its own", func(t *testing.T) { p.testOwnership(t, control, kubelet) })
 	t.Run("it reaches no volume that is not its own", func(t *testing.T) { p.testClaims(t, kubelet) })
 	t.Run("it lifts no cordon", func(t *testing.T) { p.testCordon(t, control) })
 	t.Run("changed metadata is restored", p.testRestore)
@@ -185,8 +187,8 @@ func (p *provider) testOrphans(t *testing.T, kubelet client.Client) {
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		err = kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["orphan"]}}`)))
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
-		require.NoError(t, kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/stays"]}}`))))
-		require.NoError(t, kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		err = kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/stays"]}}`)))
+		require.True(t, isOfOthers(err), "%v", err)
 		require.NoError(t, p.admin.Delete(t.Context(), shadow, options...), "an administrator may")
 	}
 	created := shadowPod("orphan-created", nil)

@@ -1,0 +1,304 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// labelsOf is the labels of an object with some of them changed; those of value "" are absent.
+func labelsOf(base, changes map[string]string) map[string]string {
+	changed := map[string]string{}
+	maps.Copy(changed, base)
+	maps.Copy(changed, changes)
+	maps.DeleteFunc(changed, func(_, value string) bool { return value == "" })
+	return changed
+}
+
+var (
+	// copyOfRome has the labels that the replicator of rome, be it the reference's, gives its copies (wire 6.4).
+	copyOfRome = map[string]string{
+		liqocorev1beta1.ReplicationLabel: "false", liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome",
+		liqocorev1beta1.RemoteClusterIDLabel: "rome", liqocorev1beta1.RemoteIDLabel: "milan",
+	}
+	// requestToRome has the labels of what milan asks rome for.
+	requestToRome = map[string]string{
+		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome",
+	}
+	// reflectedFromRome has the labels of what virtual kubelets create in remote namespaces (wire 4.1).
+	reflectedFromRome = map[string]string{offloadingv1beta1.OriginLabel: "rome", offloadingv1beta1.DestinationLabel: "milan"}
+)
+
+// requests are an object of each kind with which clusters ask each other.
+func requests(name string, labels map[string]string, finalizers ...string) []client.Object {
+	of := metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: labels, Finalizers: finalizers}
+	return []client.Object{
+		&offloadingv1beta1.NamespaceMap{ObjectMeta: of}, &authv1beta1.Renew{ObjectMeta: of},
+		&authv1beta1.ResourceSlice{ObjectMeta: of, Spec: authv1beta1.ResourceSliceSpec{ConsumerClusterID: ptr.To(liqocorev1beta1.ClusterID("rome"))}},
+	}
+}
+
+// reflected are an object of each kind that virtual kubelets write.
+func reflected(name string, labels map[string]string, finalizers ...string) []client.Object {
+	of := metav1.ObjectMeta{Namespace: "shop-rome", Name: name, Labels: labels, Finalizers: finalizers}
+	shadow := shadowPod(name, nil)
+	shadow.Labels, shadow.Finalizers = labelsOf(labels, map[string]string{"offloading.liqo.io/nodename": "milan"}), finalizers
+	slice := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: of}
+	slice.Labels = labelsOf(labels, map[string]string{"endpointslice.kubernetes.io/managed-by": "endpointslice.reflection.liqo.io"})
+	slice.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
+	claim := romeClaim(name, nil)
+	claim.Labels, claim.Finalizers = labels, finalizers
+	token := of.DeepCopy()
+	token.Name += "-token"
+	token.Annotations = map[string]string{"offloading.liqo.io/service-account-for-pod-name": name}
+	return []client.Object{
+		shadow, slice, claim, &corev1.ConfigMap{ObjectMeta: of}, &corev1.Secret{ObjectMeta: of}, &corev1.Secret{ObjectMeta: *token, Type: corev1.SecretTypeOpaque},
+		&corev1.Service{ObjectMeta: of, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		&networkingv1.Ingress{ObjectMeta: of, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "shop.example.com"}}}},
+	}
+}
+
+// isOfOthers reports whether the API server has refused what is not a peer's to write. It names one of the
+// policies that refuse it: that of cordons is about some of the same labels.
+func isOfOthers(err error) bool {
+	return apierrors.IsForbidden(err) && slices.ContainsFunc([]string{"longshore-peers", "longshore-cordon"}, func(policy string) bool {
+		return strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+	})
+}
+
+func metadataPatch(t *testing.T, field string, value any) client.Patch {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: value}})
+	require.NoError(t, err)
+	return client.RawPatch(types.MergePatchType, patch)
+}
+
+func copyOf(object client.Object) client.Object { return object.DeepCopyObject().(client.Object) }
+
+// testOwnership has a peer write what is not its own, with the credentials of its control plane and of
+// its virtual kubelets, and then what peers write, be they Longshore's or the reference's.
+func (p *provider) testOwnership(t *testing.T, control, kubelet client.Client) {
+	t.Helper()
+	planetest.Until(t, func(t planetest.T) bool {
+		// The API server takes a moment to learn of the policy.
+		return isOfOthers(kubelet.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "early"}}, client.DryRunAll))
+	}, established, poll, "the policy is in effect")
+	t.Run("requests of the provider", func(t *testing.T) { p.testRequestsOfTheProvider(t, control) })
+	t.Run("copies", func(t *testing.T) { p.testCopies(t, control) })
+	t.Run("remote namespaces", func(t *testing.T) { p.testReflectedObjects(t, kubelet) })
+	t.Run("what a peer needs", func(t *testing.T) { p.testWhatPeersWrite(t, control, kubelet) })
+}
+
+// testRequestsOfTheProvider is about what milan asks rome for, as a consumer of rome.
+func (p *provider) testRequestsOfTheProvider(t *testing.T, control client.Client) {
+	for _, request := range requests("request-of-milan", requestToRome, liqocorev1beta1.ReplicatorFinalizer) {
+		require.NoError(t, p.admin.Create(t.Context(), request))
+		for what, patch := range map[string]client.Patch{
+			"the spec":       client.RawPatch(types.MergePatchType, []byte(`{"spec":{"desiredMapping":{"bank":"bank-milan"},"class":"other"}}`)),
+			"the labels":     metadataPatch(t, "labels", map[string]any{liqocorev1beta1.ReplicationLabel: nil}),
+			"to a copy":      metadataPatch(t, "labels", map[string]any{liqocorev1beta1.ReplicationLabel: "false", liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteIDLabel: "milan"}),
+			"the finalizers": metadataPatch(t, "finalizers", nil),
+		} {
+			err := control.Patch(t.Context(), copyOf(request), patch)
+			assert.True(t, isOfOthers(err), "%T, change of %s: %v", request, what, err)
+		}
+		err := control.Delete(t.Context(), copyOf(request))
+		assert.True(t, isOfOthers(err), "%T, deletion: %v", request, err)
+		err = control.DeleteAllOf(t.Context(), copyOf(request), client.InNamespace(request.GetNamespace()), client.MatchingLabels(requestToRome))
+		assert.True(t, isOfOthers(err), "%T, deletion of all: %v", request, err)
+
+		require.NoError(t, p.admin.Get(t.Context(), client.ObjectKeyFromObject(request), request))
+		assert.Nil(t, request.GetDeletionTimestamp())
+		assert.Equal(t, requestToRome, request.GetLabels())
+		require.NoError(t, p.admin.Patch(t.Context(), request, metadataPatch(t, "finalizers", nil)))
+		require.NoError(t, p.admin.Delete(t.Context(), request))
+	}
+}
+
+// testCopies is about copies that could be taken for requests of the provider, or that stay.
+func (p *provider) testCopies(t *testing.T, control client.Client) {
+	others := map[string]map[string]string{
+		"without labels":               {liqocorev1beta1.ReplicatedLabel: "", liqocorev1beta1.ReplicationLabel: ""},
+		"of the provider":              {liqocorev1beta1.ReplicatedLabel: "", liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "rome"},
+		"as well of the provider":      {liqocorev1beta1.ReplicationLabel: "true"},
+		"to be replicated to itself":   {liqocorev1beta1.RemoteIDLabel: "rome"},
+		"that is not quite replicated": {liqocorev1beta1.ReplicatedLabel: "True"},
+	}
+	for what, changes := range others {
+		for _, request := range requests("hostile", labelsOf(copyOfRome, changes)) {
+			err := control.Create(t.Context(), request)
+			assert.True(t, isOfOthers(err), "%T %s: %v", request, what, err)
+		}
+	}
+	for _, request := range requests("hostile", copyOfRome, "example.com/stays") {
+		err := control.Create(t.Context(), request)
+		assert.True(t, isOfOthers(err), "%T with a finalizer: %v", request, err)
+	}
+	for _, request := range requests("copy", copyOfRome) {
+		require.NoError(t, control.Create(t.Context(), request))
+		require.NoError(t, p.admin.Patch(t.Context(), copyOf(request), metadataPatch(t, "finalizers", []string{"example.com/of-milan"})))
+		for what, patch := range map[string]client.Patch{
+			"takes the finalizers away": metadataPatch(t, "finalizers", nil),
+			"adds a finalizer":          metadataPatch(t, "finalizers", []string{"example.com/of-milan", "example.com/stays"}),
+			"makes it a request":        metadataPatch(t, "labels", map[string]any{liqocorev1beta1.ReplicationLabel: "true"}),
+			"sends it to itself":        metadataPatch(t, "labels", map[string]any{liqocorev1beta1.RemoteIDLabel: "rome"}),
+		} {
+			err := control.Patch(t.Context(), copyOf(request), patch)
+			assert.True(t, isOfOthers(err), "%T, it %s: %v", request, what, err)
+		}
+		require.NoError(t, control.Delete(t.Context(), copyOf(request)))
+		err := control.Patch(t.Context(), copyOf(request), metadataPatch(t, "finalizers", nil))
+		assert.True(t, isOfOthers(err), "%T, it ends it before milan does: %v", request, err)
+		require.NoError(t, p.admin.Patch(t.Context(), copyOf(request), metadataPatch(t, "finalizers", nil)))
+	}
+}
+
+// testReflectedObjects is about objects in a remote namespace.
+func (p *provider) testReflectedObjects(t *testing.T, kubelet client.Client) {
+	for what, labels := range map[string]map[string]string{
+		"without origin": {"app": "shop"}, "of another": {offloadingv1beta1.OriginLabel: "oslo"}, "of its provider": {offloadingv1beta1.OriginLabel: "milan"},
+	} {
+		for _, object := range reflected("hostile", labels) {
+			if _, isSlice := object.(*offloadingv1beta1.ShadowEndpointSlice); isSlice && what == "without origin" {
+				continue
+			}
+			err := kubelet.Create(t.Context(), object)
+			assert.True(t, isOfOthers(err), "%T %s: %v", object, what, err)
+		}
+	}
+	for _, finalizer := range []string{"example.com/stays", "kubernetes.io/pvc-protection", "foregroundDeletion"} {
+		for _, object := range reflected("hostile", reflectedFromRome, finalizer) {
+			if _, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim && finalizer == "kubernetes.io/pvc-protection" {
+				continue
+			}
+			err := kubelet.Create(t.Context(), object)
+			assert.True(t, isOfOthers(err), "%T with %s: %v", object, finalizer, err)
+		}
+	}
+	for _, object := range reflected("mine", reflectedFromRome) {
+		require.NoError(t, kubelet.Create(t.Context(), object))
+		for what, patch := range map[string]client.Patch{
+			"hides it":         metadataPatch(t, "labels", map[string]any{offloadingv1beta1.OriginLabel: "oslo"}),
+			"adds a finalizer": metadataPatch(t, "finalizers", append([]string{"example.com/stays"}, object.GetFinalizers()...)),
+		} {
+			err := kubelet.Patch(t.Context(), copyOf(object), patch)
+			assert.True(t, isOfOthers(err), "%T, it %s: %v", object, what, err)
+		}
+		require.NoError(t, kubelet.Delete(t.Context(), object))
+	}
+	for _, object := range reflected("of-milan", map[string]string{"app": "shop"}) {
+		if _, isSlice := object.(*offloadingv1beta1.ShadowEndpointSlice); isSlice {
+			continue
+		}
+		require.NoError(t, p.admin.Create(t.Context(), object), "an administrator needs no origin")
+		for what, err := range map[string]error{
+			"takes it":   kubelet.Patch(t.Context(), copyOf(object), metadataPatch(t, "labels", reflectedFromRome)),
+			"changes it": kubelet.Patch(t.Context(), copyOf(object), metadataPatch(t, "annotations", map[string]string{"a": "b"})),
+			"deletes it": kubelet.Delete(t.Context(), copyOf(object)),
+		} {
+			assert.True(t, isOfOthers(err), "%T of milan, it %s: %v", object, what, err)
+		}
+		require.NoError(t, p.admin.Delete(t.Context(), object))
+	}
+}
+
+// testWhatPeersWrite writes as peers do.
+func (p *provider) testWhatPeersWrite(t *testing.T, control, kubelet client.Client) {
+	for _, request := range requests("accepted", copyOfRome) {
+		request.SetAnnotations(map[string]string{"liqo.io/create-virtual-node": "true"})
+		require.NoError(t, control.Create(t.Context(), request), "%T", request)
+		// The provider adds its finalizer meanwhile; the replicator sends all of the object that it has read.
+		planetest.Until(t, func(t planetest.T) bool {
+			require.NoError(t, control.Get(t.Context(), client.ObjectKeyFromObject(request), request))
+			switch r := request.(type) {
+			case *offloadingv1beta1.NamespaceMap:
+				r.Spec.DesiredMapping = map[string]string{"late": "accepted-rome"}
+			case *authv1beta1.ResourceSlice:
+				r.Spec.Class = "other"
+			case *authv1beta1.Renew:
+				r.Spec.ConsumerClusterID = "rome"
+			}
+			err := control.Update(t.Context(), request)
+			require.True(t, err == nil || apierrors.IsConflict(err), "%T: %v", request, err)
+			return err == nil
+		}, established, poll, "%T", request)
+		require.NoError(t, control.Delete(t.Context(), request))
+		planetest.Until(t, func(t planetest.T) bool {
+			return apierrors.IsNotFound(control.Get(t.Context(), client.ObjectKeyFromObject(request), copyOf(request)))
+		}, established, poll, "%T", request)
+	}
+	for _, object := range reflected("accepted", reflectedFromRome) {
+		for _, team := range []string{"", "a"} { // created, and then changed
+			object.SetAnnotations(map[string]string{"team": team})
+			require.NoError(t, kubelet.Apply(t.Context(), p.applyConfiguration(t, object), client.FieldOwner("reflection.liqo.io"), client.ForceOwnership), "%T", object)
+		}
+		require.NoError(t, kubelet.Delete(t.Context(), copyOf(object)), "%T", object)
+	}
+	for _, object := range reflected("updated", reflectedFromRome)[:2] {
+		require.NoError(t, kubelet.Create(t.Context(), object), "%T", object)
+		planetest.Until(t, func(t planetest.T) bool {
+			require.NoError(t, kubelet.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+			object.SetLabels(labelsOf(object.GetLabels(), map[string]string{"app": "shop"}))
+			err := kubelet.Update(t.Context(), object)
+			require.True(t, err == nil || apierrors.IsConflict(err), "%T: %v", object, err)
+			return err == nil
+		}, established, poll, "%T", object)
+	}
+	planetest.Until(t, func(t planetest.T) bool {
+		return kubelet.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "updated"}}, client.GracePeriodSeconds(5)) == nil
+	}, established, poll, "the pod of its ShadowPod")
+	for _, object := range reflected("updated", reflectedFromRome)[:2] {
+		require.NoError(t, kubelet.Delete(t.Context(), object), "%T", object)
+	}
+	// labelsNotReflected may take the origin of these (T40).
+	slice := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "without-origin"}}
+	slice.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
+	require.NoError(t, kubelet.Create(t.Context(), slice))
+	require.NoError(t, kubelet.Patch(t.Context(), copyOf(slice), metadataPatch(t, "labels", reflectedFromRome)))
+	require.NoError(t, kubelet.Delete(t.Context(), slice))
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "accepted"}, InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"}}
+	require.NoError(t, kubelet.Create(t.Context(), event))
+	require.NoError(t, kubelet.Delete(t.Context(), event))
+	require.NoError(t, kubelet.Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "shop-rome", Verb: "get", Resource: "pods"},
+	}}), "objects of the cluster are not concerned")
+	require.NoError(t, p.admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: "of-milan", Finalizers: []string{"example.com/of-milan"},
+	}}, client.DryRunAll), "others are not concerned")
+}
+
+// applyConfiguration returns an object for server-side apply.
+func (p *provider) applyConfiguration(t *testing.T, object client.Object) runtime.ApplyConfiguration {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	require.NoError(t, err)
+	applied := &unstructured.Unstructured{Object: content}
+	gvk, err := apiutil.GVKForObject(object, p.scheme)
+	require.NoError(t, err)
+	applied.SetGroupVersionKind(gvk)
+	unstructured.RemoveNestedField(applied.Object, "status")
+	unstructured.RemoveNestedField(applied.Object, "metadata", "creationTimestamp")
+	return client.ApplyConfigurationFromUnstructured(applied)
+}
