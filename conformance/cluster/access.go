@@ -113,7 +113,8 @@ func (s *session) identityPods(ctx context.Context) error {
 		var errs []error
 		for _, namespace := range []string{s.remote, metav1.NamespaceDefault} {
 			pod := s.newPod("forged")
-			pod.Namespace = namespace
+			// As an attacker would: admission that asks for these labels must not hide that the right is there.
+			pod.Namespace, pod.Labels = namespace, s.ownership()
 			errs = append(errs, denied("create pods in namespace "+namespace, as.client.Create(ctx, pod, client.DryRunAll)))
 		}
 		return errors.Join(errs...)
