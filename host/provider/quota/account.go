@@ -6,10 +6,14 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -18,6 +22,8 @@ import (
 // use.
 type Account struct {
 	clock clock.PassiveClock
+	// reader completes ShadowPods; nil before [Account.Watch].
+	reader client.Reader
 
 	mu sync.Mutex
 	// users by the value of the creator label.
@@ -45,14 +51,24 @@ func NewAccount(passive clock.PassiveClock) *Account {
 }
 
 // Watch has the Account follow the ShadowPods of a cache.
-func (a *Account) Watch(ctx context.Context, informers cache.Informers) error {
+func (a *Account) Watch(ctx context.Context, informers cache.Cache) error {
+	for _, kind := range []client.Object{&nodev1.RuntimeClass{}, &corev1.LimitRange{}} {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching what the API server adds to pods: %w", err)
+		}
+	}
+	a.reader = informers
 	informer, err := informers.GetInformer(ctx, &offloadingv1beta1.ShadowPod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching ShadowPods: %w", err)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { a.handle(object, a.observe) },
-		UpdateFunc: func(_, object any) { a.handle(object, a.observe) },
+		AddFunc: func(object any) {
+			a.handle(object, func(shadow *offloadingv1beta1.ShadowPod) { a.observeCompleted(ctx, shadow) })
+		},
+		UpdateFunc: func(_, object any) {
+			a.handle(object, func(shadow *offloadingv1beta1.ShadowPod) { a.observeCompleted(ctx, shadow) })
+		},
 		DeleteFunc: func(object any) { a.handle(object, a.remove) },
 	})
 	if err != nil {
@@ -72,6 +88,16 @@ func (a *Account) handle(object any, record func(*offloadingv1beta1.ShadowPod)) 
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
 		record(shadow)
 	}
+}
+
+// observeCompleted records a ShadowPod with what the API server adds to its pod.
+func (a *Account) observeCompleted(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) {
+	completed, err := complete(ctx, a.reader, shadow)
+	if err != nil { // The caches end. It counts without that until its pod exists.
+		ctrl.LoggerFrom(ctx).Error(err, "A ShadowPod counts without what is added to its pod", "namespace", shadow.Namespace, "name", shadow.Name)
+		completed = shadow
+	}
+	a.observe(completed)
 }
 
 func (a *Account) observe(shadow *offloadingv1beta1.ShadowPod) {
@@ -200,9 +226,9 @@ func Trim(object any) (any, error) {
 	if user, ok := shadow.Labels[offloadingv1beta1.CreatorUserLabel]; ok {
 		kept.Labels = map[string]string{offloadingv1beta1.CreatorUserLabel: user}
 	}
-	kept.Status.Phase = shadow.Status.Phase
+	kept.Status.Phase, kept.Status.Requests = shadow.Status.Phase, shadow.Status.Requests
 	pod := &shadow.Spec.Pod
-	kept.Spec.Pod.Overhead, kept.Spec.Pod.Resources = pod.Overhead, pod.Resources
+	kept.Spec.Pod.Overhead, kept.Spec.Pod.Resources, kept.Spec.Pod.RuntimeClassName = pod.Overhead, pod.Resources, pod.RuntimeClassName
 	kept.Spec.Pod.Containers = trimContainers(pod.Containers)
 	kept.Spec.Pod.InitContainers = trimContainers(pod.InitContainers)
 	return kept, nil

@@ -47,6 +47,13 @@
 // container. The API server denies a deletion that keeps the pod (longshore-shadowpods), and does not
 // send DELETE to the webhook.
 //
+// # What the cluster adds
+//
+// The overhead of a pod's RuntimeClass, and the default requests of LimitRanges, count from the decision
+// on. What webhooks of this cluster add, such as a container, is known when the pod exists: the controller
+// of the ShadowPod writes it to status.requests, where it counts. No pod ends for it; further ones are
+// denied until they fit.
+//
 // # Limits
 //
 // Clocks of replicas that differ by more than 30 s, or an API server with --request-timeout above

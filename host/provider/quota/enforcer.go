@@ -36,6 +36,8 @@ const (
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods;quotas,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas/status,verbs=update
+// +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
 type Enforcer struct {
 	// Client reads Quotas from a cache with the index of [Index], and writes their status.
 	Client client.Client
@@ -96,6 +98,12 @@ func (e *Enforcer) Admit(ctx context.Context, user string, before, shadow *offlo
 	}
 	if quota == nil {
 		return noQuota(user)
+	}
+	if shadow, err = complete(ctx, e.Account.reader, shadow); err != nil {
+		return err
+	}
+	if before, err = complete(ctx, e.Account.reader, before); err != nil {
+		return err
 	}
 	c := &call{before: before, shadow: shadow, dryRun: dryRun, done: make(chan error, 1)}
 	if e.takeOrWait(ctx, user, quota, c) {
@@ -349,6 +357,13 @@ func (e *Enforcer) list(ctx context.Context, user string, version uint64) error 
 	shadows := &offloadingv1beta1.ShadowPodList{}
 	if err := e.APIReader.List(ctx, shadows, client.MatchingLabels{offloadingv1beta1.CreatorUserLabel: user}); err != nil {
 		return fmt.Errorf("listing the ShadowPods of user %q: %w", user, err)
+	}
+	for i := range shadows.Items {
+		completed, err := complete(ctx, e.Account.reader, &shadows.Items[i])
+		if err != nil {
+			return err
+		}
+		shadows.Items[i] = *completed
 	}
 	e.Account.replace(user, shadows.Items, max(version, parseVersion(shadows.ResourceVersion)), requested)
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -267,6 +268,52 @@ func (p *provider) awaitUsed(cpu, pods string) {
 		have := q.Status.Used[corev1.ResourcePods]
 		return q.Status.Used.Cpu().Cmp(resource.MustParse(cpu)) == 0 && have.Cmp(resource.MustParse(pods)) == 0 && len(q.Status.Reservations) == 0
 	}, soon, tick, "%s cpu and %s pods are used", cpu, pods)
+}
+
+// TestWhatTheClusterAddsToPodsCounts has pods of a RuntimeClass with overhead, a namespace with default
+// requests, and a container that the provider injected.
+func TestWhatTheClusterAddsToPodsCounts(t *testing.T) {
+	p := newProvider(t)
+	cpus := func(amount string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+	}
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "heavy"}, Handler: "heavy", Overhead: &nodev1.Overhead{PodFixed: cpus("2")}}
+	require.NoError(t, p.admin.Create(t.Context(), class))
+	require.NoError(t, p.admin.Create(t.Context(), newQuota(consumerUser, "10", "20")))
+	p.startReplica()
+	p.register()
+	heavy := func(name string) *offloadingv1beta1.ShadowPod {
+		shadow := shadowPod(name, "1m")
+		shadow.Spec.Pod.RuntimeClassName = &class.Name
+		return shadow
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		require.NoError(t, p.consumer.Create(t.Context(), heavy(name)))
+	}
+	p.awaitUsed("6003m", "3")
+
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: namespace}, Spec: corev1.LimitRangeSpec{
+		Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: cpus("1500m")}},
+	}}
+	require.NoError(t, p.admin.Create(t.Context(), limits))
+	planetest.Until(t, func(t planetest.T) bool { // A dry run is not counted.
+		most := shadowPod("most", "3990m")
+		most.Spec.Pod.Containers = append(most.Spec.Pod.Containers, corev1.Container{Name: "sidecar", Image: "i"})
+		return apierrors.IsForbidden(p.consumer.Create(t.Context(), most, client.DryRunAll))
+	}, soon, tick, "default requests count")
+	silent := shadowPod("silent", "1")
+	silent.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{}
+	require.NoError(t, p.consumer.Create(t.Context(), silent))
+	p.awaitUsed("7503m", "4")
+
+	// The ShadowPod's controller has seen an injected container in the pod.
+	silent.Status.Phase, silent.Status.Requests = corev1.PodPending, cpus("3")
+	require.NoError(t, p.admin.Status().Update(t.Context(), silent))
+	p.awaitUsed("9003m", "4")
+	require.True(t, apierrors.IsForbidden(p.consumer.Create(t.Context(), shadowPod("five", "1"))))
+	p.replaceReplicas(1)
+	require.True(t, apierrors.IsForbidden(p.consumer.Create(t.Context(), shadowPod("five", "1"))), "a new replica counts the same")
+	require.NoError(t, p.consumer.Create(t.Context(), shadowPod("five", "500m")))
 }
 
 // TestAQuotaHolds creates more ShadowPods than fit, at once, through two replicas of the webhook.

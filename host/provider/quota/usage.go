@@ -64,7 +64,7 @@ func (u *Usage) observe(shadow *offloadingv1beta1.ShadowPod) {
 	if isFinished(shadow) {
 		return
 	}
-	requests, err := Requests(&shadow.Spec.Pod)
+	requests, err := requestsOfPod(shadow)
 	if err != nil {
 		// It was created without this check. No pod can come of it.
 		requests = corev1.ResourceList{corev1.ResourcePods: *one()}

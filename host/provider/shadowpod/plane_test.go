@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -214,8 +216,24 @@ func TestPodsOfShadowPods(t *testing.T) {
 	t.Run("a ShadowPod is deleted in the foreground", r.foreground)
 	t.Run("a ShadowPod is deleted, and its pod kept", r.orphan)
 	t.Run("a pod that is deleted or evicted in the provider is created again", r.replaced)
+	t.Run("what the cluster adds to a pod is in the status", r.additions)
 	t.Run("a namespace is deleted", r.namespace)
 	r.restart(t, stop)
+}
+
+// additions has a RuntimeClass with overhead, which the API server adds to the pod.
+func (r *rig) additions(t *testing.T) {
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "heavy"}, Handler: "heavy", Overhead: &nodev1.Overhead{
+		PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+	}}
+	shadow := newShadow("heavy")
+	shadow.Spec.Pod.RuntimeClassName = &class.Name
+	r.create(t, class, shadow)
+	require.Eventually(t, func() bool {
+		return r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow) == nil && shadow.Status.Requests.Cpu().Cmp(resource.MustParse("2")) >= 0
+	}, soon, tick)
+	r.delete(t, shadow, metav1.DeletePropagationBackground)
+	r.confirm(t, r.ends(t, "heavy", 600))
 }
 
 func (r *rig) background(t *testing.T) {

@@ -35,7 +35,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/kit/podend"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
+	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
 // FieldManager is the field manager of this controller's writes (wire 7.4).
@@ -110,7 +112,7 @@ func ignoreOwnStatus() predicate.Predicate {
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// podChanged passes changes of the phase, of labels and of annotations, and deletions. A pod
+// podChanged passes changes of the phase, of containers, of labels and of annotations, and deletions. A pod
 // that loses the managed-by label leaves the cache, which is a deletion too.
 func podChanged() predicate.Predicate {
 	return predicate.Funcs{
@@ -118,7 +120,7 @@ func podChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, okBefore := e.ObjectOld.(*corev1.Pod)
 			after, okAfter := e.ObjectNew.(*corev1.Pod)
-			return okBefore && okAfter && (before.Status.Phase != after.Status.Phase ||
+			return okBefore && okAfter && (before.Status.Phase != after.Status.Phase || !quantity.Equal(before.Spec.Containers, after.Spec.Containers) ||
 				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations))
 		},
 	}
@@ -159,12 +161,12 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 			// The pod was evicted. Its deletion event causes the creation of the next one.
 			return result, err
 		}
-		return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
+		return result, r.reportStatus(ctx, shadow, pod)
 	}
 	want := ForgePod(shadow)
 	result, err := r.sync(ctx, shadow, pod, want)
 	// A pod that has ended is not created again, whatever keeps it from being changed.
-	return result, errors.Join(err, r.reportPhase(ctx, shadow, pod.Status.Phase))
+	return result, errors.Join(err, r.reportStatus(ctx, shadow, pod))
 }
 
 // sync applies the changes of a ShadowPod to its pod.
@@ -341,14 +343,19 @@ func mergePatch(body map[string]any) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, data), nil
 }
 
-// reportPhase writes a terminal phase to the ShadowPod. Other phases are not read by consumers
-// and are written only together with the removal of a refusal (ADR 45).
-func (r *Reconciler) reportPhase(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, phase corev1.PodPhase) error {
-	refused := shadow.Status.Reason != ""
-	if phase == "" || !refused && (!podend.IsTerminal(phase) || shadow.Status.Phase == phase) {
+// reportStatus writes to the ShadowPod what its pod requests beyond it, for the Quota, and a terminal phase.
+// Other phases are not read by consumers and are written only together with the removal of a refusal
+// (ADR 45), or with requests.
+func (r *Reconciler) reportStatus(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
+	phase, refused, beyond := pod.Status.Phase, shadow.Status.Reason != "", quota.Beyond(&shadow.Spec.Pod, &pod.Spec)
+	isCounted := quantity.Equal(shadow.Status.Requests, beyond)
+	if phase == "" || isCounted && !refused && (!podend.IsTerminal(phase) || shadow.Status.Phase == phase) {
 		return nil
 	}
 	status := map[string]any{"phase": phase}
+	if !isCounted {
+		status["requests"] = replacement(shadow.Status.Requests, beyond)
+	}
 	if refused {
 		status["reason"], status["message"] = nil, nil
 	}
@@ -357,4 +364,16 @@ func (r *Reconciler) reportPhase(ctx context.Context, shadow *offloadingv1beta1.
 		return fmt.Errorf("writing phase %s of ShadowPod %s/%s: %w", phase, shadow.Namespace, shadow.Name, err)
 	}
 	return nil
+}
+
+// replacement returns what a merge patch makes of one list another: what is not in the new one is removed.
+func replacement(before, after corev1.ResourceList) map[corev1.ResourceName]any {
+	patch := map[corev1.ResourceName]any{}
+	for name := range before {
+		patch[name] = nil
+	}
+	for name, amount := range after {
+		patch[name] = amount
+	}
+	return patch
 }

@@ -84,6 +84,12 @@ type ShadowPodStatus struct {
 	// +kubebuilder:default="Unknown"
 	Phase corev1.PodPhase `json:"phase"`
 
+	// Requests are what the pod requests in this cluster where that is more than its spec says: overhead of
+	// its RuntimeClass, defaults of LimitRanges, and containers that webhooks of the provider added. They
+	// count against the Quota. The reference system does not have them.
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
 	// Reason is a CamelCase reason why the pod cannot be created; empty otherwise. The reference
 	// system neither writes nor reads Reason and Message (ADR 45).
 	// +optional

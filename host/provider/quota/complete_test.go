@@ -1,0 +1,70 @@
+package quota
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// What the API server adds to a pod counts before the pod exists.
+func TestCompleteWith(t *testing.T) {
+	limitRange := func(items ...corev1.LimitRangeItem) corev1.LimitRange {
+		return corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: items}}
+	}
+	container := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, DefaultRequest: cpu("1").Requests}
+	for name, tc := range map[string]struct {
+		container corev1.ResourceRequirements
+		overhead  corev1.ResourceList
+		ranges    []corev1.LimitRange
+		want      string
+	}{
+		"nothing is added":                         {container: cpu("100m"), want: "100m"},
+		"an overhead":                              {container: cpu("100m"), overhead: cpu("2").Requests, want: "2100m"},
+		"a default":                                {ranges: []corev1.LimitRange{limitRange(container)}, want: "1"},
+		"a request instead of the default":         {container: cpu("100m"), ranges: []corev1.LimitRange{limitRange(container)}, want: "100m"},
+		"a limit instead of the default":           {container: resources(nil, map[corev1.ResourceName]string{"cpu": "4"}), ranges: []corev1.LimitRange{limitRange(container)}, want: "4"},
+		"the first of two defaults":                {ranges: []corev1.LimitRange{limitRange(container), limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, DefaultRequest: cpu("3").Requests})}, want: "1"},
+		"no default of pods, which have none":      {container: cpu("100m"), ranges: []corev1.LimitRange{limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypePod, DefaultRequest: cpu("3").Requests})}, want: "100m"},
+		"a default of a container and an overhead": {overhead: cpu("2").Requests, ranges: []corev1.LimitRange{limitRange(container)}, want: "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shadow := shadowPod("web", "1")
+			shadow.Spec.Pod.Containers[0].Resources = tc.container
+			before := shadow.DeepCopy()
+			requests, err := Requests(&completeWith(shadow, tc.overhead, defaultRequests(tc.ranges)).Spec.Pod)
+			require.NoError(t, err)
+			assert.Equal(t, 0, requests.Cpu().Cmp(resource.MustParse(tc.want)), requests.Cpu())
+			assert.Equal(t, before, shadow, "the ShadowPod of the caller is as it was")
+		})
+	}
+}
+
+// What a webhook of the provider adds is known when the pod exists.
+func TestBeyond(t *testing.T) {
+	spec := func(containers ...corev1.Container) *corev1.PodSpec { return &corev1.PodSpec{Containers: containers} }
+	web, proxy := corev1.Container{Name: "web", Resources: cpu("1")}, corev1.Container{Name: "proxy", Resources: cpu("500m")}
+	assert.Empty(t, Beyond(spec(web), spec(web)))
+	assert.Empty(t, Beyond(spec(web, proxy), spec(web)), "a pod whose resize is under way")
+	beyond := Beyond(spec(web), spec(web, proxy))
+	assert.Len(t, beyond, 1, "the pod itself counts as before")
+	assert.Equal(t, "1500m", beyond.Cpu().String())
+}
+
+// A ShadowPod counts what its pod requests, and no less than its own spec.
+func TestThePodOfAShadowPodCounts(t *testing.T) {
+	usage := newUsage()
+	shadow := observedAs(testUser, "web", "1")
+	usage.observe(shadow)
+	assert.Equal(t, "1", usage.sum.Cpu().String())
+	shadow.ResourceVersion, shadow.Status.Requests = "2", cpu("1500m").Requests
+	usage.observe(shadow)
+	assert.Equal(t, "1500m", usage.sum.Cpu().String())
+	shadow.ResourceVersion, shadow.Status.Requests = "3", cpu("10m").Requests
+	usage.observe(shadow)
+	assert.Equal(t, "1", usage.sum.Cpu().String())
+	usage.remove(shadow, shadow.CreationTimestamp.Time)
+	assert.Empty(t, usage.sum)
+}
