@@ -137,9 +137,10 @@ test: build plugins ## The tests, those against real control planes included; na
 	@$(call test_modules,-p 1 -timeout 40m)
 
 .PHONY: test-long
-test-long: build plugins ## The tests that take long or measure time (TestLong…), on a machine that does nothing else
+test-long: build plugins ## The tests that take long or measure time (TestLong…), and the race detector over all of host, on a machine that does nothing else
 	@failed=; for m in $(TESTED); do \
 		(cd $$m && packages=$$($(call packages_with,'^func TestLong',_test)) && { [ -z "$$packages" ] || $(GO) test -run ^TestLong -p 1 -timeout 60m $$packages; }) || failed="$$failed $$m"; done; \
+	CGO_ENABLED=1 $(TEST) -race -short -timeout 20m ./host/... || failed="$$failed race"; \
 	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: test-fast

@@ -1,9 +1,11 @@
 package local
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -41,10 +43,52 @@ func TestCustomResourceStatus(t *testing.T) {
 				remote.Object["status"] = tc.status
 			}
 			before := remote.DeepCopy()
-			assert.Equal(t, tc.want, CustomResourceStatus(remote))
+			status, err := CustomResourceStatus(remote)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, status)
 			assert.Equal(t, before, remote, "the remote object is not altered")
 		})
 	}
+}
+
+// Controllers of the consumer decode what the provider reports.
+func TestAHostileStatusOfACustomResourceIsRefused(t *testing.T) {
+	status := func(value any) map[string]any {
+		return map[string]any{"conditions": []any{map[string]any{"type": "Ready", "lastTransitionTime": value}}, "times": []any{value}}
+	}
+	for name, tc := range map[string]struct {
+		value, want any
+		denied      string
+	}{
+		"a time":                                {value: "2026-11-28T05:00:00Z", want: "2026-11-28T05:00:00Z"},
+		"a time in lower case":                  {value: "2026-11-28t05:00:00z", want: "2026-11-28T05:00:00Z"},
+		"a time with an offset in lower case":   {value: "2026-11-28t05:00:00.5+01:00", want: "2026-11-28T05:00:00.5+01:00"},
+		"a leap second":                         {value: "2026-11-28T23:59:60Z", denied: "a time that does not exist"},
+		"an hour that does not exist":           {value: "2026-11-28t99:00:00z", denied: "a time that does not exist"},
+		"a day that does not exist":             {value: "2026-02-30T05:00:00Z", denied: "a time that does not exist"},
+		"a text that begins as a time":          {value: "2026-11-28t05:00:00z: done", want: "2026-11-28t05:00:00z: done"},
+		"an amount":                             {value: "1e3", want: "1e3"},
+		"an amount with an exponent":            {value: "1e30000000", denied: "an exponent of three digits or more"},
+		"a small amount":                        {value: "1e-30000000", denied: "an exponent of three digits or more"},
+		"an exponent with zeros":                {value: "-1.5E+0000000100", denied: "an exponent of three digits or more"},
+		"a digest that has an e between digits": {value: "sha256:1e300", want: "sha256:1e300"},
+		"a number":                              {value: int64(7), want: int64(7)},
+		"nothing":                               {value: nil, want: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := CustomResourceStatus(&unstructured.Unstructured{Object: map[string]any{"status": status(tc.value)}})
+			if tc.denied != "" {
+				require.ErrorContains(t, err, tc.denied)
+				require.ErrorContains(t, err, "status.")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, status(tc.want), got)
+		})
+	}
+	_, err := CustomResourceStatus(&unstructured.Unstructured{Object: map[string]any{"status": map[string]any{strings.Repeat("x", 1<<20): "1e1000"}}})
+	require.Error(t, err)
+	assert.Less(t, len(err.Error()), 200, "a key is cut")
 }
 
 func TestDeepCopyStatus(t *testing.T) {

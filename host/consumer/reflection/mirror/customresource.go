@@ -59,7 +59,14 @@ func (c CustomResource) Define(o Options) engine.Definition {
 // report returns the actions that bring the status of the remote object to the local one. A
 // controller of the consumer that writes the status too is slowed down, not fought.
 func (c CustomResource) report(local, current *unstructured.Unstructured, in engine.Input) ([]engine.Action, error) {
-	before, after := forgelocal.DeepCopyStatus(local), forgelocal.CustomResourceStatus(current)
+	before := forgelocal.DeepCopyStatus(local)
+	after, err := forgelocal.CustomResourceStatus(current)
+	if err != nil {
+		return []engine.Action{engine.RecordEvent{
+			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Quiet: statusQuiet,
+			Message: "The status that cluster " + in.Facts.ProviderClusterID + " reports is not copied, because controllers here could not read it: " + err.Error(),
+		}}, nil
+	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil, nil
 	}

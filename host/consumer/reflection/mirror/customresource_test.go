@@ -109,6 +109,16 @@ func TestTheStatusOfACustomResourceComesBack(t *testing.T) {
 	}
 }
 
+// A status that controllers of the consumer cannot decode stays away from them, and its object says so.
+func TestAHostileStatusOfACustomResourceIsNotCopied(t *testing.T) {
+	in := input(certificateWith(nil), managed(certificateWith(map[string]any{"notAfter": "2026-11-28T23:59:60Z"})))
+	assert.Empty(t, statuses(t, certificate.defined(), in))
+	actions, err := certificate.defined().Decide(in)
+	require.NoError(t, err)
+	event, _ := actions[len(actions)-1].(engine.RecordEvent)
+	assert.Contains(t, event.Message, "status.notAfter: a time that does not exist")
+}
+
 // A controller of the consumer that writes the status too does not cause a write per second.
 func TestAContestedStatusIsWrittenLessAndLess(t *testing.T) {
 	d, now := certificate.defined(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
