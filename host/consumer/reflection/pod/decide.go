@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -137,6 +139,9 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case o.local.DeletionTimestamp != nil:
 		return d.reconcileTerminating(o), nil
 	case o.local.Status.Phase == corev1.PodFailed && o.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
+		if o.shadow == nil && o.anyRemotePod() == nil && isReplaced(o.local) {
+			return o.deleteLocal(), nil
+		}
 		return append(o.deleteRemote(o.pod, nil), keep(keepAborted)...), nil
 	case isFinished(o.local) && (o.pod == nil || o.pod.Status.Phase == o.local.Status.Phase): // row 7
 		return keep(keepFinished), nil
@@ -152,6 +157,15 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	actions = append(actions, o.sendGates(gates)...)
 	// Rows 11 and 12 come last: a policy that fails must not delay the status.
 	return append(actions, d.syncMetadata(o)...), nil
+}
+
+// isReplaced reports whether the controller of a failed pod creates another one and leaves this one
+// behind. Kubernetes deletes such pods of a Node that is lost; those of a namespace whose mapping was
+// lost, and is there again, would stay in their hundreds. A StatefulSet deletes its failed pods itself, and
+// a Job counts them.
+func isReplaced(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "ReplicaSet"
 }
 
 // takeMemory sets the memory to what the actions of this decision will have stored.

@@ -66,6 +66,15 @@ var decideTests = map[string]struct {
 	"row 6: aborted, nothing left": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), want: "keep PodAborted",
 	},
+	"row 6: aborted, and its ReplicaSet has another one": {
+		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason), controlledBy("apps/v1", "ReplicaSet")), want: "delete local pod",
+	},
+	"row 6: aborted, the remote pod has not ended": {
+		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason), controlledBy("apps/v1", "ReplicaSet")), pod: remotePod(deleting), want: "keep PodAborted",
+	},
+	"row 6: aborted, and its Job counts it": {
+		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason), controlledBy("batch/v1", "Job")), want: "keep PodAborted",
+	},
 	"row 7: finished, nothing remote": {
 		local: localPod(phase(corev1.PodSucceeded)), want: "keep PodFinished",
 	},
