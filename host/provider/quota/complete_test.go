@@ -1,12 +1,16 @@
 package quota
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // What the API server adds to a pod counts before the pod exists.
@@ -51,6 +55,21 @@ func TestBeyond(t *testing.T) {
 	beyond := Beyond(spec(web), spec(web, proxy))
 	assert.Len(t, beyond, 1, "the pod itself counts as before")
 	assert.Equal(t, "1500m", beyond.Cpu().String())
+}
+
+// Finished ShadowPods use nothing of the grant, but storage of the API server.
+func TestFinishedShadowPodsAreBounded(t *testing.T) {
+	usage, now := newUsage(), time.Unix(1e9, 0)
+	for i := range maxShadowPods {
+		finished := observedAs(testUser, fmt.Sprintf("job-%d", i), "1")
+		finished.Status.Phase = corev1.PodSucceeded
+		usage.observe(finished)
+	}
+	quota := &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{Resources: list("10", 10)}}
+	quota.Status.Used = corev1.ResourceList{}
+	require.ErrorContains(t, reserve(quota, usage, nil, shadowPod("web", "1"), now), "delete pods that have finished")
+	usage.remove(observedAs(testUser, "job-7", "2"), now)
+	require.NoError(t, reserve(quota, usage, nil, shadowPod("web", "1"), now))
 }
 
 // A ShadowPod counts what its pod requests, and no less than its own spec.

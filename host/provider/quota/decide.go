@@ -19,6 +19,10 @@ import (
 // written that fills the storage of the API server otherwise: those of one name count once.
 const maxReservations = 2000
 
+// maxShadowPods bounds the ShadowPods of a user, finished ones included, which use nothing of a Quota.
+// Kubernetes removes finished pods of a whole cluster beyond 12,500.
+const maxShadowPods = 20_000
+
 // errTooManyReservations is returned while the Quota has maxReservations.
 var errTooManyReservations = fmt.Errorf("the quota has %d reservations of ShadowPods that were not stored: the ShadowPod can be created again when they have ended, after %s at the latest", maxReservations, reservationLifetime)
 
@@ -36,6 +40,9 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, before, shadow *offlo
 	isNew := shadow.ResourceVersion == ""
 	if isNew && ptr.Deref(quota.Spec.Cordoned, false) {
 		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
+	}
+	if isNew && usage.count() >= maxShadowPods {
+		return &Denied{fmt.Sprintf("quota %s has %d ShadowPods: delete pods that have finished", quota.Name, maxShadowPods)}
 	}
 	requests, err := Requests(&shadow.Spec.Pod)
 	if err != nil {

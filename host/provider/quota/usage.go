@@ -94,6 +94,21 @@ func (u *Usage) drop(uid types.UID) {
 	delete(u.pods, uid)
 }
 
+// count returns how many ShadowPods there are. Only where it can be many, it leaves out those that were
+// deleted and are still known.
+func (u *Usage) count() int {
+	count := len(u.pods)
+	if count < maxShadowPods {
+		return count
+	}
+	for _, pod := range u.pods {
+		if !pod.deletedAt.IsZero() {
+			count--
+		}
+	}
+	return count
+}
+
 // liveRequests returns the requests of the live pod of a name.
 func (u *Usage) liveRequests(key types.NamespacedName) corev1.ResourceList {
 	if pod := u.pods[u.live[key]]; pod != nil {
