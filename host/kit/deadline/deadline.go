@@ -104,10 +104,11 @@ func (b *body) Close() error {
 	return err //nolint:wrapcheck // Passed on as it is.
 }
 
-// replaceByDeadline returns the deadline error if it caused the error.
+// replaceByDeadline returns the deadline error if it caused the error. A server that learns of the end of a
+// request may end its answer properly before the client sees the end: io.EOF is no sign of a whole answer.
 func replaceByDeadline(ctx context.Context, err error) error {
 	var exceeded *Error
-	if err != nil && !errors.Is(err, io.EOF) && errors.As(context.Cause(ctx), &exceeded) {
+	if err != nil && errors.As(context.Cause(ctx), &exceeded) {
 		return exceeded
 	}
 	return err

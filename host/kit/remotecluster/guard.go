@@ -15,6 +15,9 @@ import (
 type Limits struct {
 	// Response bounds each response, in bytes; MaxResponse by default.
 	Response int64
+	// Values bounds the values of each response in JSON, and of each event of a watch; no bound by default.
+	// Two bytes of JSON can take three hundred when they are decoded.
+	Values int
 	// Timeout bounds each request but watches, logs and streams, and the time until those begin;
 	// deadline.Default by default.
 	Timeout time.Duration
@@ -39,7 +42,7 @@ func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	}
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &guard{next: &limiter{next: next, limit: limits.Response}, server: server}
+		return &guard{next: &limiter{next: next, limit: limits.Response, values: limits.Values}, server: server}
 	})
 	return deadline.Wrap(guarded, limits.Timeout), nil
 }

@@ -208,6 +208,7 @@ func TestAnswersToUpgradesAreLimited(t *testing.T) {
 func TestSlowAnswersEnd(t *testing.T) {
 	config := hostile(t, remotecluster.Limits{Timeout: 200 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
 		// A byte now and then, without end.
+		w.Header().Set("Content-Type", "application/json")
 		for r.Context().Err() == nil {
 			_, _ = io.WriteString(w, " ")
 			_ = http.NewResponseController(w).Flush()

@@ -22,12 +22,16 @@ const (
 
 // TooLargeError is returned by the reader of a response that exceeds its limit.
 type TooLargeError struct {
-	// Limit is in bytes.
-	Limit int64
+	// Limit is in bytes; zero if there are more values than Values.
+	Limit  int64
+	Values int
 }
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
+	if e.Values > 0 {
+		return fmt.Sprintf("the answer has more than %d values", e.Values)
+	}
 	if e.Limit < 1<<20 {
 		return fmt.Sprintf("the answer is larger than %d KiB", e.Limit>>10)
 	}
@@ -38,8 +42,9 @@ func (e *TooLargeError) Error() string {
 // end. Compressed responses count as they are read, without compression. Logs have no end by nature,
 // and are not kept.
 type limiter struct {
-	next  http.RoundTripper
-	limit int64
+	next   http.RoundTripper
+	limit  int64
+	values int
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
@@ -62,7 +67,41 @@ func (l *limiter) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = &framedBody{ReadCloser: response.Body, left: maxFrame}
 	}
 	response.Body = &limitedBody{ReadCloser: response.Body, limit: limit, left: limit}
+	if l.values > 0 {
+		response.Body = &countedBody{ReadCloser: response.Body, limit: l.values, isStream: deadline.IsStream(request)}
+	}
 	return response, nil
+}
+
+// countedBody is the body of a response in JSON, or of a watch, whose events are counted one by one.
+type countedBody struct {
+	io.ReadCloser
+	limit, count        int
+	isStream            bool
+	isInText, isEscaped bool
+}
+
+// Read implements io.Reader.
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	for _, c := range p[:n] {
+		switch {
+		case b.isEscaped:
+			b.isEscaped = false
+		case b.isInText:
+			b.isEscaped, b.isInText = c == '\\', c != '"'
+		case c == '"':
+			b.isInText = true
+		case c == ',', c == '{', c == '[':
+			b.count++
+		case c == '\n' && b.isStream:
+			b.count = 0
+		}
+	}
+	if b.count > b.limit {
+		return 0, &TooLargeError{Values: b.limit}
+	}
+	return n, err //nolint:wrapcheck // Passed on as it is.
 }
 
 // limitedBody is the body of a response of which left bytes may be read.

@@ -89,6 +89,35 @@ func TestResponsesAreLimited(t *testing.T) {
 	}
 }
 
+// Two bytes of JSON become an object of hundreds.
+func TestValuesAreCounted(t *testing.T) {
+	many := strings.Repeat("{},", 60)
+	for name, tc := range map[string]struct {
+		path, body string
+		isErr      bool
+	}{
+		"few values":                     {body: `{"items":[{"a":1,"b":[2,3]}]}`},
+		"too many objects":               {body: `{"items":[` + many + `{}]}`, isErr: true},
+		"too many lists":                 {body: strings.Repeat("[", 101) + strings.Repeat("]", 101), isErr: true},
+		"too many numbers":               {body: `[` + strings.Repeat("1,", 101) + `1]`, isErr: true},
+		"a text with signs":              {body: `{"text":"` + many + many + `\"` + many + `"}`},
+		"a text that ends in an escape":  {body: `{"text":"\\","items":[` + many + `{}]}`, isErr: true},
+		"the events of a watch":          {path: "/api/v1/pods?watch=true", body: strings.Repeat(`{"type":"ADDED","object":{}}`+"\n", 200)},
+		"an event of a watch":            {path: "/api/v1/pods?watch=true", body: `{"items":[` + many + `{}]}`, isErr: true},
+		"a line break in another answer": {body: strings.Repeat("[\n", 101), isErr: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content, err := read(t, remotecluster.Limits{Values: 100}, tc.path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) })
+			if tc.isErr {
+				require.ErrorContains(t, err, "more than 100 values")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.body, string(content))
+		})
+	}
+}
+
 func TestAnEventOfAWatchIsLimited(t *testing.T) {
 	const mib = 1 << 20
 	for name, tc := range map[string]struct {
