@@ -17,26 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
-const (
-	// maxClaims bounds the claims in the status of a Quota.
-	maxClaims = 500
-	// maxStorage is the largest amount that Kubernetes documents.
-	maxStorage = math.MaxInt64
-	// maxZeros, maxDecimals and maxBits bound an amount before any arithmetic: that with large exponents takes
-	// hours.
-	maxZeros, maxDecimals, maxBits = 18, 9, 93
-)
-
-// checkStorage returns an error for an amount with which no arithmetic may be done.
-func checkStorage(amount resource.Quantity) error {
-	decimal := amount.AsDec() // changes the copy only
-	if scale := decimal.Scale(); scale > maxDecimals || scale < -maxZeros || decimal.UnscaledBig().BitLen() > maxBits || decimal.Sign() < 0 {
-		return fmt.Errorf("an amount cannot be negative, and can be at most %d", maxStorage)
-	}
-	return nil
-}
+// maxClaims bounds the claims in the status of a Quota.
+const maxClaims = 500
 
 // Claim is a claim of a consumer, or its expansion.
 type Claim struct {
@@ -108,7 +93,7 @@ func storageGrant(quotas []offloadingv1beta1.Quota) (first *offloadingv1beta1.Qu
 		if first == nil || quota.CreationTimestamp.Before(&first.CreationTimestamp) {
 			first = quota
 		}
-		if !ptr.Deref(quota.Spec.Cordoned, false) && checkStorage(amount) == nil {
+		if !ptr.Deref(quota.Spec.Cordoned, false) && quantity.Check(amount) == nil {
 			granted.Add(amount)
 		}
 	}
@@ -118,21 +103,21 @@ func storageGrant(quotas []offloadingv1beta1.Quota) (first *offloadingv1beta1.Qu
 // reserveClaim returns the status of a Quota with a claim that fits. Only the larger of what a claim requests and
 // of what was admitted for its name counts. It is pure.
 func reserveClaim(quota *offloadingv1beta1.Quota, granted resource.Quantity, claims []Claim, claim Claim, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
-	if err := checkStorage(claim.Storage); err != nil {
+	if err := quantity.Check(claim.Storage); err != nil {
 		return nil, &Denied{fmt.Sprintf("storage of claim %s: %v", claim.NamespacedName, err)}
 	}
 	status := quota.Status.DeepCopy()
 	taken := map[types.NamespacedName]resource.Quantity{}
 	for _, c := range claims {
-		if checkStorage(c.Storage) != nil {
-			c.Storage = *resource.NewQuantity(maxStorage, resource.BinarySI) // created before it was checked
+		if quantity.Check(c.Storage) != nil {
+			c.Storage = *resource.NewQuantity(math.MaxInt64, resource.BinarySI) // created before it was checked
 		}
 		taken[c.NamespacedName] = c.Storage
 	}
 	status.Claims = slices.DeleteFunc(status.Claims, func(c offloadingv1beta1.QuotaClaim) bool {
 		key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 		stored := taken[key]
-		if now.After(c.Time.Add(reservationLifetime)) || checkStorage(c.Storage) != nil || stored.Cmp(c.Storage) >= 0 {
+		if now.After(c.Time.Add(reservationLifetime)) || quantity.Check(c.Storage) != nil || stored.Cmp(c.Storage) >= 0 {
 			return true
 		}
 		taken[key] = c.Storage
