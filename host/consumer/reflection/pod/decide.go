@@ -139,10 +139,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case o.local.DeletionTimestamp != nil:
 		return d.reconcileTerminating(o), nil
 	case o.local.Status.Phase == corev1.PodFailed && o.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
-		if o.shadow == nil && o.anyRemotePod() == nil && isReplaced(o.local) {
-			return o.deleteLocal(), nil
-		}
-		return append(o.deleteRemote(o.pod, nil), keep(keepAborted)...), nil
+		return endAborted(o), nil
 	case isFinished(o.local) && (o.pod == nil || o.pod.Status.Phase == o.local.Status.Phase): // row 7
 		return keep(keepFinished), nil
 	case o.shadow == nil && o.stalePod != nil:
@@ -157,6 +154,14 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	actions = append(actions, o.sendGates(gates)...)
 	// Rows 11 and 12 come last: a policy that fails must not delay the status.
 	return append(actions, d.syncMetadata(o)...), nil
+}
+
+// endAborted removes what is left of a pod whose offloading was aborted.
+func endAborted(o observation) []engine.Action {
+	if o.shadow == nil && o.anyRemotePod() == nil && isReplaced(o.local) {
+		return o.deleteLocal()
+	}
+	return append(o.deleteRemote(o.pod, nil), keep(keepAborted)...)
 }
 
 // isReplaced reports whether the controller of a failed pod creates another one and leaves this one
