@@ -2,9 +2,11 @@ package rig_test
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -49,13 +52,19 @@ func annotate(t *testing.T, c *rig.Cluster, object client.Object) {
 	require.NoError(t, c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test":"look"}}}`))))
 }
 
-// dueCertificate is a certificate of which four fifths of the lifetime are over.
-func dueCertificate(t *testing.T) []byte {
+// dueCertificate is a certificate like another one of a cluster, of which four fifths of the lifetime are
+// over. It is valid: the consumer may use it before it has the next one.
+func dueCertificate(t *testing.T, cluster *testplane.Cluster, current []byte) []byte {
 	t.Helper()
-	key, err := authentication.NewKey()
+	authority, err := tls.LoadX509KeyPair(cluster.CAFile(), filepath.Join(filepath.Dir(cluster.CAFile()), "ca.key"))
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-8 * time.Hour), NotAfter: time.Now().Add(2 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	certificate, err := authentication.ParseCertificate(current)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: certificate.Subject, KeyUsage: certificate.KeyUsage, ExtKeyUsage: certificate.ExtKeyUsage,
+		NotBefore: time.Now().Add(-8 * time.Hour), NotAfter: time.Now().Add(2 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, authority.Leaf, certificate.PublicKey, authority.PrivateKey)
 	require.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
@@ -86,7 +95,7 @@ func renewalLines(t *testing.T, s *shell) {
 		before[name] = certificateIn(t, secretOf(t, rome, tenantInRome, name))
 		issued := secretOf(t, milan, tenantInMilan, stored)
 		assert.Equal(t, before[name], issued.Data["certificate"])
-		issued.Data["certificate"] = dueCertificate(t)
+		issued.Data["certificate"] = dueCertificate(t, s.clusters.Milan.Plane, before[name])
 		require.NoError(t, milan.Update(t.Context(), issued))
 	}
 	annotate(t, milan, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authentication.NonceSecretName, Namespace: tenantInMilan}})
