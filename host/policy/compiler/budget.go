@@ -13,9 +13,11 @@ type Budget struct {
 }
 
 const (
-	baseCPU = 2 * time.Second
-	// includedBytes of a module are compiled within baseCPU, and each further cpuBytes within
-	// one more second: three times the time for code of the Go, Rust and C compilers.
+	baseCPU = 4 * time.Second
+	// moreCPU is for each further cpuBytes.
+	moreCPU = 2 * time.Second
+	// includedBytes of a module are compiled within baseCPU, and each further cpuBytes within moreCPU: six
+	// times the time for code of the Go, Rust and C compilers, since CPU time is longer on a busy machine.
 	includedBytes = 2 << 20
 	cpuBytes      = 1 << 20
 	// memoryBytes is the memory of the compiler, beside that of an idle process.
@@ -25,12 +27,12 @@ const (
 	codeFactor    = 16
 )
 
-// BudgetOf returns the budget of a metered module of a size in bytes: 2 seconds and 256
-// MiB, and for a module of more than 2 MiB one second for each further MiB.
+// BudgetOf returns the budget of a metered module of a size in bytes: 4 seconds and 256
+// MiB, and for a module of more than 2 MiB two seconds for each further MiB.
 func BudgetOf(size int) Budget {
 	more := max(0, size-includedBytes+cpuBytes-1) / cpuBytes
 	return Budget{
-		CPU:         baseCPU + time.Duration(more)*time.Second,
+		CPU:         baseCPU + time.Duration(more)*moreCPU,
 		MemoryBytes: memoryBytes,
 		CodeBytes:   baseCodeBytes + codeFactor*int64(size),
 	}

@@ -192,7 +192,7 @@ func TestACompileBombIsRefusedByNameOfItsFunction(t *testing.T) {
 	for name, tc := range map[string]struct{ shape, want string }{
 		// Which limit such a module meets first depends on how fast the machine is.
 		"time or memory": {
-			"loops in loops that change many locals", `compiling the module takes too much (CPU time, more than 2s|memory, more than 256 MiB); ` +
+			"loops in loops that change many locals", `compiling the module takes too much (CPU time, more than 4s|memory, more than 256 MiB); ` +
 				`its author must split up its largest functions \(the heaviest is function 0 with 19421 bytes, 400 branches and 2000 local variables\)`,
 		},
 		"memory": {
@@ -321,7 +321,7 @@ func TestACompilerThatCrashesOnAModuleRefusesIt(t *testing.T) {
 }
 
 func TestBudgetOf(t *testing.T) {
-	for size, want := range map[int]time.Duration{0: 2, 2 << 20: 2, 2<<20 + 1: 3, 3 << 20: 3, 8 << 20: 8} {
+	for size, want := range map[int]time.Duration{0: 4, 2 << 20: 4, 2<<20 + 1: 6, 3 << 20: 6, 8 << 20: 16} {
 		assert.Equal(t, want*time.Second, compiler.BudgetOf(size).CPU, "%d bytes", size)
 		assert.Equal(t, int64(256<<20), compiler.BudgetOf(size).MemoryBytes)
 	}
