@@ -12,6 +12,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
 // RemoteName returns the name of the namespace on the provider (wire 6.1).
@@ -181,6 +182,9 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 	return keepTime(c, previous, now)
 }
 
+// maxMessage bounds a message of the provider in a condition, in bytes.
+const maxMessage = 1024
+
 // failureMessage returns why the remote namespace was not created and who can correct that.
 func failureMessage(nm *offloadingv1beta1.NamespaceMap, namespace string) string {
 	remote := nm.Status.CurrentMapping[namespace].RemoteNamespace
@@ -193,7 +197,7 @@ func failureMessage(nm *offloadingv1beta1.NamespaceMap, namespace string) string
 		}
 	}
 	if message := nm.Status.CurrentMapping[namespace].Message; message != "" {
-		return fmt.Sprintf("The provider did not create namespace %q: %s", remote, message)
+		return fmt.Sprintf("The provider did not create namespace %q: %s", remote, events.Cut(message, maxMessage))
 	}
 	return fmt.Sprintf("The provider did not create namespace %q. A namespace with this name may exist that does not belong to this cluster. "+
 		"Ask the administrator of the provider to look at the events of NamespaceMap %q.", remote, nm.Name)

@@ -1,6 +1,7 @@
 package namespaceoffloading
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -174,6 +175,9 @@ func TestReadyConditionOfAFailedMapping(t *testing.T) {
 		"the provider reports the cause": {
 			map[string]string{"shop": "kube-dns"}, map[string]entry{"shop": {RemoteNamespace: "kube-dns", Phase: failed, Message: "the name is reserved"}},
 			`The provider did not create namespace "kube-dns": the name is reserved`},
+		"the provider reports a text that no object has room for": {
+			map[string]string{"shop": "kube-dns"}, map[string]entry{"shop": {RemoteNamespace: "kube-dns", Phase: failed, Message: strings.Repeat("x", 1_600_000)}},
+			`The provider did not create namespace "kube-dns": ` + strings.Repeat("x", 1021) + "…"},
 		"another namespace has the name": {
 			map[string]string{"shop": "taken", "store": "taken"},
 			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: accepted}},

@@ -6,6 +6,10 @@ import (
 	"io"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 )
 
@@ -36,6 +40,29 @@ func (e *TooLargeError) Error() string {
 		return fmt.Sprintf("the answer is larger than %d KiB", e.Limit>>10)
 	}
 	return fmt.Sprintf("the answer is larger than %d MiB", e.Limit>>20)
+}
+
+// PagesError is the error of a list with a further page.
+type PagesError struct{}
+
+// Error implements error.
+func (e *PagesError) Error() string { return "the answer has a further page, which was not asked for" }
+
+// AskWhole has a request ask for a whole list, which is limited: pages have no end, and client-go keeps all
+// of them until the last one is there. A request for one object stays: package restore makes it, and follows
+// no page.
+func AskWhole(options *metav1.ListOptions) {
+	if options.Limit != 1 {
+		options.Limit = 0
+	}
+}
+
+// CheckWhole returns an error for a list with a further page that [AskWhole] did not ask for.
+func CheckWhole(options *metav1.ListOptions, list runtime.Object) error {
+	if accessor, err := meta.ListAccessor(list); err == nil && options.Limit == 0 && accessor.GetContinue() != "" {
+		return &PagesError{}
+	}
+	return nil
 }
 
 // limiter ends responses with a [TooLargeError] after limit bytes: another cluster could send without

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
@@ -87,6 +89,19 @@ func TestResponsesAreLimited(t *testing.T) {
 			assert.ErrorContains(t, err, tc.err)
 		})
 	}
+}
+
+// Pages have no end.
+func TestAListIsWhole(t *testing.T) {
+	list, options := &corev1.PodList{}, &metav1.ListOptions{Limit: 500}
+	remotecluster.AskWhole(options)
+	require.Zero(t, options.Limit)
+	require.NoError(t, remotecluster.CheckWhole(options, list))
+	list.Continue = "next"
+	require.ErrorContains(t, remotecluster.CheckWhole(options, list), "a further page")
+	one := &metav1.ListOptions{Limit: 1}
+	remotecluster.AskWhole(one)
+	require.NoError(t, remotecluster.CheckWhole(one, list), "which has others")
 }
 
 // Two bytes of JSON become an object of hundreds.

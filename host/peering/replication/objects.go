@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
@@ -107,7 +108,11 @@ func (o *objects) observe(ctx context.Context, resync time.Duration) {
 	observed := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = o.source.selector
+			remotecluster.AskWhole(&options)
 			list, err := client.List(ctx, options)
+			if err == nil {
+				err = remotecluster.CheckWhole(&options, list)
+			}
 			return list, o.record(err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

@@ -2,9 +2,11 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
 // large returns a copy of almost a MiB.
@@ -65,6 +68,31 @@ func TestCopiesAreLimited(t *testing.T) {
 	require.NoError(t, o.Delete(large("one")))
 	require.NoError(t, o.Update(large("three")))
 	assert.ElementsMatch(t, []string{"two", "three"}, o.names(providerTenant))
+}
+
+// A provider could send pages without end, all of which client-go would keep.
+func TestCopiesAreNotListedInPages(t *testing.T) {
+	remote := dynamicClient()
+	var lists atomic.Int64
+	remote.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		lists.Add(1)
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": nsMaps.GroupVersion().String(), "kind": "NamespaceMapList"}}
+		list.SetResourceVersion("1")
+		list.SetContinue("next")
+		return true, list, nil
+	})
+	o := newObjects(source{client: remote, resource: nsMaps, namespace: metav1.NamespaceAll, limit: 2 << 20}, func(cache.ObjectName) {})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { o.run(ctx, 0, patience) })
+	planetest.Until(t, func(planetest.T) bool {
+		err := &remotecluster.PagesError{}
+		return errors.As(o.lastError(), &err)
+	}, patience, every, "the page is refused")
+	assert.False(t, o.hasSynced())
+	assert.LessOrEqual(t, lists.Load(), int64(2), "no page is followed")
 }
 
 // TestTooManyCopiesAreListedAgain observes a provider that sends too much until it is deleted.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // apiServerPort is assumed on the addresses of control-plane nodes (wire P2.5).
@@ -77,10 +78,14 @@ func overrideURL(address string) string {
 	return "https://" + address
 }
 
-// controlPlaneAddress returns the address of the first control-plane node, by name.
+// controlPlaneAddress returns the address of the first control-plane node, by name. A provider chooses the
+// labels of its virtual node.
 func controlPlaneAddress(nodes []corev1.Node) string {
 	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for i := range nodes {
+		if nodes[i].Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual {
+			continue
+		}
 		for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/controlplane"} {
 			if _, ok := nodes[i].Labels[label]; !ok {
 				continue

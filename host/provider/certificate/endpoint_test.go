@@ -37,6 +37,8 @@ func TestAddressOfTheAPIServer(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "a-worker"},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.3"}}},
 	}
+	virtual := controlPlaneNode() // as its provider says
+	virtual.Name, virtual.Labels["liqo.io/type"], virtual.Status.Addresses[0].Address = "a-virtual-node", "virtual-node", "192.0.2.66"
 	for name, tc := range map[string]struct {
 		override string
 		nodes    []client.Object
@@ -47,6 +49,8 @@ func TestAddressOfTheAPIServer(t *testing.T) {
 		"the administrator chose a URL":                    {override: "https://api.example.com", want: "https://api.example.com"},
 		"a control-plane node":                             {nodes: []client.Object{worker, controlPlaneNode()}, slices: []client.Object{announcement()}, want: "https://192.0.2.1:6443"},
 		"no control-plane node, but an announced address":  {nodes: []client.Object{worker}, slices: []client.Object{announcement()}, want: "https://192.0.2.2:8443"},
+		"a virtual node is no control-plane node":          {nodes: []client.Object{virtual, controlPlaneNode()}, want: "https://192.0.2.1:6443"},
+		"a virtual node only":                              {nodes: []client.Object{virtual}, slices: []client.Object{announcement()}, want: "https://192.0.2.2:8443"},
 		"neither a control-plane node nor an announcement": {nodes: []client.Object{worker}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
@@ -171,9 +172,12 @@ func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			list := s.kind.NewList()
 			o := s.options
-			o.Raw = &raw
-			o.Limit, o.Continue = raw.Limit, raw.Continue
-			return list, s.client.List(ctx, list, &o)
+			remotecluster.AskWhole(&raw)
+			o.Raw, o.Limit, o.Continue = &raw, raw.Limit, raw.Continue
+			if err := s.client.List(ctx, list, &o); err != nil {
+				return list, err //nolint:wrapcheck // That of the API server.
+			}
+			return list, remotecluster.CheckWhole(&raw, list)
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			o := s.options
