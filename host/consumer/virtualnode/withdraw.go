@@ -75,6 +75,14 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 // the provider (shared is false) the one for which its virtual kubelets compete: client-go makes leases
 // without an owner. A lease that may not be deleted, outside of a tenant namespace, holds no VirtualNode.
 func (r *Reconciler) deleteLeases(ctx context.Context, vn *offloadingv1beta1.VirtualNode, shared bool) error {
+	namespace := &corev1.Namespace{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Namespace}, namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading namespace %q: %w", vn.Namespace, err)
+	}
+	if err != nil || !namespace.DeletionTimestamp.IsZero() {
+		return nil // They go with it, and the right to delete them may have.
+	}
 	names := []string{vn.Name}
 	if !shared {
 		names = append(names, election.LeaseName)
