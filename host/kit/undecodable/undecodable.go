@@ -4,9 +4,9 @@
 // event of a watch in its turn, so that such an object would hide all others, those of other clusters too.
 //
 // A list or watch that cannot be decoded is asked for again through a [Filter], which leaves out the objects
-// that cannot be decoded and reports them. For the process they do not exist until they can be decoded:
-// nothing is done for them, and nothing against them. As long as all objects can be decoded, this costs
-// nothing.
+// that cannot be decoded and reports them. For the process they do not exist until they can be decoded, and
+// one that becomes such an object is gone. As long as all objects can be decoded, no request and no answer
+// changes, and each watch has one more goroutine.
 package undecodable
 
 import (
