@@ -99,25 +99,22 @@ func decide(s *scope, p *process, binding *rbacv1.RoleBinding, hasPods func(*off
 // drain waits for the pods, and only the virtual kubelet ends them.
 func hasPodsToEnd(s *scope, p *process, hasPods func(*offloadingv1beta1.VirtualNode) bool) bool {
 	return slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
-		desired, _ := mapping(s, vn)
-		return hasPods(vn) && desired && mayAccess(s, vn)
+		return hasPods(vn) && isRequested(s, vn) && mayAccess(s, vn)
 	})
 }
 
-// isUsed reports whether a process uses the access that it has: for pods, or while the namespace is
-// mapped.
+// isUsed reports whether a process uses the access that it has: for pods, or while the remote namespace is
+// requested.
 func isUsed(s *scope, p *process, hasPods func(*offloadingv1beta1.VirtualNode) bool) bool {
 	return slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
-		desired, current := mapping(s, vn)
-		return hasPods(vn) || s.offloading != nil && (desired || current)
+		return hasPods(vn) || s.offloading != nil && isRequested(s, vn)
 	})
 }
 
 // endsPods reports whether the pods on a virtual node are ended here, because no process that serves
 // it has access.
 func endsPods(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
-	desired, _ := mapping(s, vn)
-	return !desired && !isNeeded(s, vn)
+	return !isRequested(s, vn) && !isNeeded(s, vn)
 }
 
 // awaitsWithdrawal reports whether a RoleBinding is that of a VirtualNode which was deleted without its
@@ -153,19 +150,19 @@ func mayAccess(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 		s.selected[string(vn.Spec.ClusterID)] && virtualnode.IsTenantNamespace(s.namespaces[vn.Namespace], vn)
 }
 
-// mapping reports whether the namespace is mapped to the virtual node's provider, in the spec
-// and in the status of the NamespaceMap.
-func mapping(s *scope, vn *offloadingv1beta1.VirtualNode) (desired, current bool) {
+// isRequested reports whether a remote namespace is requested of the virtual node's provider. What the
+// provider reports prolongs nothing: it would keep the access of a namespace that is no longer offloaded.
+func isRequested(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 	for i := range s.maps {
 		nm := &s.maps[i]
 		if nm.Namespace != vn.Namespace || nm.Labels[liqocorev1beta1.RemoteIDLabel] != string(vn.Spec.ClusterID) {
 			continue
 		}
-		_, isDesired := nm.Spec.DesiredMapping[s.name]
-		_, isCurrent := nm.Status.CurrentMapping[s.name]
-		desired, current = desired || isDesired, current || isCurrent
+		if _, isRequested := nm.Spec.DesiredMapping[s.name]; isRequested {
+			return true
+		}
 	}
-	return desired, current
+	return false
 }
 
 const bindingPrefix = "longshore-virtual-kubelet."

@@ -53,14 +53,14 @@ func (r *runner) clearAbsence(key Key) {
 	}
 }
 
-// wouldStop reports whether the mappings in the cache would stop the reflection of a
+// wouldStop reports whether the mappings in the cache would stop or withdraw the reflection of a
 // namespace, or are the first ones. Then they are read from the API server: the cache may
 // be stale, and pods of a namespace that is not offloaded are aborted.
-func (e *Engine) wouldStop(wanted map[string]string) bool {
+func (e *Engine) wouldStop(wanted map[string]target) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for local, ns := range e.namespaces {
-		if wanted[local] != ns.remote {
+		if to := wanted[local]; to.remote != ns.remote || to.isWithdrawn && !ns.isWithdrawn.Load() {
 			return true
 		}
 	}
@@ -69,7 +69,7 @@ func (e *Engine) wouldStop(wanted map[string]string) bool {
 
 // readMapping reads the mapping from the API server. After an error, the current mapping
 // stays in force and is read again soon.
-func (e *Engine) readMapping(ctx context.Context) (map[string]string, bool) {
+func (e *Engine) readMapping(ctx context.Context) (map[string]target, bool) {
 	list, options := namespaceMapKind.NewList(), e.selectMaps()
 	err := e.options.Local.List(ctx, list, &options)
 	var items []runtime.Object

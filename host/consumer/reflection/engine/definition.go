@@ -159,6 +159,9 @@ type Facts struct {
 	// RemoteNamespace is the namespace that the key's namespace is mapped to; empty in a
 	// Fallback.
 	RemoteNamespace string
+	// IsWithdrawn is set when the namespace is no longer offloaded, and the provider has not ended the
+	// remote one yet. The engine sends nothing to it then: what runs there ends.
+	IsWithdrawn bool
 	// MappingFails is set in a Fallback when the provider has not created or restored the
 	// requested remote namespace. Its pods may still run.
 	MappingFails bool

@@ -101,6 +101,10 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	if x.remote == nil {
 		return fmt.Errorf("action %T in a namespace that is not mapped: this is a bug in the definition", action)
 	}
+	if x.in.Facts.IsWithdrawn && sends(action) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Nothing is sent to a namespace that is no longer offloaded")
+		return nil
+	}
 	switch a := action.(type) {
 	case Create:
 		return x.create(ctx, a)
@@ -120,6 +124,16 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 		return x.refreshRemote(ctx)
 	default:
 		return fmt.Errorf("unknown action %T", action)
+	}
+}
+
+// sends reports whether an action sends content to the provider.
+func sends(action Action) bool {
+	switch action.(type) {
+	case Create, Apply, PatchRemote, PatchRemoteSpec:
+		return true
+	default:
+		return false
 	}
 }
 

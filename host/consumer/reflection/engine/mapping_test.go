@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -23,56 +25,60 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 		desired  map[string]string
 		current  map[string]offloadingv1beta1.RemoteNamespaceStatus
 		followed map[string]string
-		want     map[string]string
+		want     map[string]target
 	}{
 		"what was asked for is reflected": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")},
-			want: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
 		"what was not asked for is not": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"kube-system": accepted("loot")},
-			want: map[string]string{},
+			want: map[string]target{},
 		},
 		"nor under another name": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("loot")},
-			want: map[string]string{},
+			want: map[string]target{},
 		},
-		"a namespace that is withdrawn continues until the provider ends it": {
+		"a namespace that is withdrawn is so until the provider ends it": {
 			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
-			want: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
+		},
+		"so is one that is requested under another name": {
+			desired: map[string]string{"shop": "shop-2"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
 		},
 		"a namespace that the provider fails to restore continues": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			followed: map[string]string{"shop": "shop-rome"},
-			want:     map[string]string{"shop": "shop-rome"},
+			want:     map[string]target{"shop": {remote: "shop-rome"}},
 		},
 		"a requested namespace that a restored provider does not report yet continues": {
 			desired: map[string]string{"shop": "shop-rome"}, followed: map[string]string{"shop": "shop-rome"},
-			want: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
 		"a requested namespace that the provider deletes and creates again continues": {
 			desired:  map[string]string{"shop": "shop-rome"},
 			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}},
-			followed: map[string]string{"shop": "shop-rome"}, want: map[string]string{"shop": "shop-rome"},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
 		"a requested namespace that is not reported does not begin": {
-			desired: map[string]string{"shop": "shop-rome"}, want: map[string]string{},
+			desired: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
 		},
 		"nor does one continue under another name": {
-			desired: map[string]string{"shop": "shop-2"}, followed: map[string]string{"shop": "shop-rome"}, want: map[string]string{},
+			desired: map[string]string{"shop": "shop-2"}, followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
 		},
-		"what is neither requested nor reported ends": {followed: map[string]string{"shop": "shop-rome"}, want: map[string]string{}},
+		"what is neither requested nor reported ends": {followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{}},
 		"what the provider has not created yet does not begin": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
-			want: map[string]string{},
+			want: map[string]target{},
 		},
-		"what fails and is no longer asked for caches": {
+		"what fails and is no longer asked for ends": {
 			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			followed: map[string]string{"shop": "shop-rome"},
-			want:     map[string]string{},
+			want:     map[string]target{},
 		},
 		"an empty name is none": {
-			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("")}, want: map[string]string{},
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("")}, want: map[string]target{},
 		},
 	}
 	for name, tc := range cases {
@@ -84,4 +90,48 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			assert.Equal(t, tc.want, got)
 		})
 	}
+}
+
+// A provider that does not end a namespace gets nothing more of it: no new object, no change, and nothing
+// that it deleted itself. Deletions go on.
+func TestAWithdrawnNamespaceGetsNothingNew(t *testing.T) {
+	local, remote := mapped(t, localMap("kept", map[string]string{"k": "1"}), localMap("deleted", map[string]string{"k": "1"}),
+		localMap("lost", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{}, pods{decide: func(in Input) ([]Action, error) {
+		if in.Facts.IsWithdrawn {
+			return pods{}.Fallback(in)
+		}
+		return []Action{Keep{}}, nil
+	}})
+	for _, name := range []string{"kept", "deleted", "lost"} {
+		w.remoteData(t, name, "1")
+	}
+	require.NoError(t, local.Create(t.Context(), localPod("shop", "web")))
+
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, local.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
+	nm.Spec.DesiredMapping = nil
+	require.NoError(t, local.Update(t.Context(), nm))
+	require.Eventually(t, func() bool { return slices.Contains(w.journal.all(), "shop/web ReflectionDisabled") }, soon, tick,
+		"its pods are decided again")
+
+	sent := remote.count("patch ConfigMap")
+	require.NoError(t, local.Create(t.Context(), localMap("new", map[string]string{"k": "1"})))
+	changed, _ := get(t.Context(), local.WithWatch, "shop", "kept", &corev1.ConfigMap{})
+	changed.Data = map[string]string{"k": "2"}
+	require.NoError(t, local.Update(t.Context(), changed))
+	lost, _ := get(t.Context(), remote.WithWatch, "shop-rome", "lost", &corev1.ConfigMap{})
+	require.NoError(t, remote.Delete(t.Context(), lost))
+	require.NoError(t, local.Delete(t.Context(), localMap("deleted", nil)))
+	require.Eventually(t, func() bool {
+		_, exists := get(t.Context(), remote.WithWatch, "shop-rome", "deleted", &corev1.ConfigMap{})
+		return !exists
+	}, soon, tick, "what is deleted here is deleted there")
+	assert.Equal(t, sent, remote.count("patch ConfigMap"))
+
+	// Offloaded again before the provider has ended it: what was held back is sent.
+	w.remap(t, map[string]string{"shop": "shop-rome"})
+	w.remoteData(t, "new", "1")
+	w.remoteData(t, "kept", "2")
+	w.remoteData(t, "lost", "1")
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,19 @@ type namespace struct {
 	local, remote string
 	ctx           context.Context // the namespace's lifetime; its end cancels requests
 	cancel        context.CancelFunc
+	// isWithdrawn is set once the namespace is no longer requested: what runs there ends, and nothing new
+	// is sent.
+	isWithdrawn atomic.Bool
 	// caches of the resources that are reflected here; the engine's mutex guards the map.
 	caches map[*runner]*namespaceCaches
+}
+
+// target is where a local namespace is reflected to.
+type target struct {
+	remote string
+	// isWithdrawn is true for a namespace that is no longer requested, and that the provider has not
+	// ended yet.
+	isWithdrawn bool
 }
 
 // namespaceCaches are the caches of one resource in one namespace. dependent is nil for
@@ -126,9 +138,18 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for local, ns := range e.namespaces {
-		if wanted[local] == ns.remote {
+		to, isWanted := wanted[local]
+		switch {
+		case isWanted && to.remote == ns.remote && to.isWithdrawn:
+			if !ns.isWithdrawn.Swap(true) {
+				log.Info("A namespace is no longer offloaded, nothing new is sent", "namespace", local, "remoteNamespace", ns.remote)
+				e.requeueNamespace(local)
+			}
+			continue
+		case isWanted && to.remote == ns.remote && !ns.isWithdrawn.Load():
 			continue
 		}
+		// One that is requested again begins anew: what was to be sent meanwhile is decided again.
 		log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
 		e.stopNamespace(ns)
 		delete(e.namespaces, local)
@@ -140,7 +161,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 	}
 	started := 0
 	for _, local := range sortedKeys(wanted) {
-		remote := wanted[local]
+		remote := wanted[local].remote
 		if e.namespaces[local] != nil {
 			continue
 		}
@@ -177,18 +198,18 @@ func (e *Engine) followedLocked() map[string]string {
 	return followed
 }
 
-// mapping returns the accepted namespaces, local → remote. The provider writes the status, so
-// an entry must also be in the spec; a followed namespace continues until the provider ends
-// it. A followed namespace that is still requested continues too if the provider fails to restore
+// mapping returns the accepted namespaces, by their local names. The provider writes the status, so
+// an entry must also be in the spec; a followed namespace that is not is withdrawn until the provider
+// ends it. A followed namespace that is still requested continues too if the provider fails to restore
 // it, deletes it to create it again, or does not report it because it was restored from a backup:
 // its pods may run. With two
 // maps for one provider, ok is false and the current mapping stays in force.
-func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]string, bool) {
+func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]target, bool) {
 	if len(objects) > 1 {
 		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
 		return nil, false
 	}
-	wanted := map[string]string{}
+	wanted := map[string]target{}
 	for _, object := range objects {
 		nm, ok := object.(*offloadingv1beta1.NamespaceMap)
 		if !ok {
@@ -198,12 +219,12 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 			remote := status.RemoteNamespace
 			isRequested := nm.Spec.DesiredMapping[local] == remote
 			if isAccepted(nm, local) && (isRequested || followed[local] == remote) {
-				wanted[local] = remote
+				wanted[local] = target{remote: remote, isWithdrawn: !isRequested}
 			}
 		}
 		for local, remote := range followed {
 			if isFailing(nm, local) && nm.Spec.DesiredMapping[local] == remote {
-				wanted[local] = remote
+				wanted[local] = target{remote: remote}
 			}
 		}
 	}
@@ -382,6 +403,14 @@ func (e *Engine) dropNamespace(local string) {
 	for _, r := range e.runners {
 		e.metrics.liqo.Forget(local, r.resource.Name)
 		r.states.dropNamespace(local)
+	}
+	e.requeueNamespace(local)
+}
+
+// requeueNamespace requeues the local objects of a namespace, of resources that decide about namespaces
+// that are not offloaded as well: pods.
+func (e *Engine) requeueNamespace(local string) {
+	for _, r := range e.runners {
 		if r.local == nil {
 			continue
 		}
@@ -410,7 +439,7 @@ func (e *Engine) markSettledLocked() {
 	}
 }
 
-func sortedKeys(m map[string]string) []string {
+func sortedKeys(m map[string]target) []string {
 	keys := make([]string, 0, len(m))
 	for key := range m {
 		keys = append(keys, key)

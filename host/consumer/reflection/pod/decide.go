@@ -42,6 +42,7 @@ const (
 	keepDeniedLater      = "DeniedAfterOffloading"
 	keepUnavailable      = "RemoteUnavailable"
 	keepTerminating      = "ShadowPodTerminating"
+	keepWithdrawn        = "NamespaceWithdrawn"
 )
 
 // Reasons for which a pod is decided again later.
@@ -144,6 +145,8 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		return keep(keepFinished), nil
 	case o.shadow == nil && o.stalePod != nil:
 		return append(o.deleteOrphans(), engine.Requeue{After: staleRemotePodRetry, Reason: waitStaleRemotePod}), nil
+	case o.shadow == nil && in.Facts.IsWithdrawn:
+		return d.endWithdrawn(o)
 	case o.shadow == nil: // rows 8 and 10
 		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
 	}
@@ -154,6 +157,14 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	actions = append(actions, o.sendGates(gates)...)
 	// Rows 11 and 12 come last: a policy that fails must not delay the status.
 	return append(actions, d.syncMetadata(o)...), nil
+}
+
+// endWithdrawn ends a pod whose namespace is no longer offloaded once nothing of it runs in the provider.
+func (d *Definition) endWithdrawn(o observation) ([]engine.Action, error) {
+	if o.pod != nil || o.in.IsDependentLost || o.in.Facts.RemoteUnknown {
+		return keep(keepWithdrawn), nil
+	}
+	return d.Fallback(o.in)
 }
 
 // endAborted removes what is left of a pod whose offloading was aborted.

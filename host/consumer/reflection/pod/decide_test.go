@@ -283,6 +283,40 @@ func TestCreatedShadowPod(t *testing.T) {
 	assert.Len(t, shadow.Spec.Pod.Containers, 1)
 }
 
+// A namespace that is no longer offloaded ends, and the provider may take its time: nothing begins there.
+func TestPodsOfAWithdrawnNamespace(t *testing.T) {
+	tests := map[string]struct {
+		in   engine.Input
+		want string
+	}{
+		"never offloaded":           {in: input(localPod(), nil, nil), want: "status Pending OffloadingBackOff, event ReflectionDisabled"},
+		"its remote objects ended":  {in: input(localPod(running), nil, nil), want: "status Failed OffloadingAborted"},
+		"its remote pod still runs": {in: input(localPod(running), nil, remotePod()), want: "keep NamespaceWithdrawn"},
+		"it runs and is reported":   {in: input(localPod(running), shadowPod(), remotePod(phase(corev1.PodRunning))), want: "status Running, keep MetadataUpToDate"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.in.Facts.IsWithdrawn = true
+			actions, err := decide(t.Context(), definition(&policies{}), tc.in)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, summary(actions))
+		})
+	}
+	for name, alter := range map[string]func(*engine.Input){
+		"whether the remote pod ended is not known": func(in *engine.Input) { in.IsDependentLost = true },
+		"remote pods were read before an outage":    func(in *engine.Input) { in.Facts.RemoteUnknown = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(localPod(running), nil, nil)
+			in.Facts.IsWithdrawn = true
+			alter(&in)
+			actions, err := decide(t.Context(), definition(&policies{}), in)
+			require.NoError(t, err)
+			assert.Equal(t, "keep NamespaceWithdrawn", summary(actions))
+		})
+	}
+}
+
 func TestFallback(t *testing.T) {
 	tests := map[string]struct {
 		local *corev1.Pod

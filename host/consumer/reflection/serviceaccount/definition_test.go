@@ -112,6 +112,12 @@ func TestDecide(t *testing.T) {
 		"an unmanaged Secret without pod is left":           {input(nil, held(time.Hour, func(s *corev1.Secret) { s.Labels = nil })), engine.Keep{}},
 		"a Secret that is being deleted is awaited":         {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} })), engine.Keep{}},
 	}
+	withdrawn := input(offloaded(nil), held(-time.Hour, nil))
+	withdrawn.Facts.IsWithdrawn = true
+	tests["expired tokens in a namespace that is no longer offloaded are not renewed"] = struct {
+		in   engine.Input
+		want engine.Action
+	}{withdrawn, engine.Keep{}}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			actions, err := New(Options{Origin: origin}).Decide(tc.in)
