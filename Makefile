@@ -180,9 +180,9 @@ bench-tenants: build-bench ## Peering, and a provider with 50 tenants; adds to b
 
 .PHONY: fuzz
 fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
-	@for m in $(TESTED); do (cd $$m && for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do \
-		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$p | awk '{print $$2}'); do \
-			echo "$$m/$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done); done
+	@for m in $(TESTED); do (cd $$m && for p in $$($(call packages_with,'^func Fuzz',_test)); do \
+		for f in $$(grep -hoE '^func (Fuzz[A-Za-z0-9_]+)' $$p/*_test.go | awk '{print $$2}'); do \
+			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done) || exit 1; done
 
 .PHONY: deflake
 deflake: build ## Run the tests of PKG in MODULE COUNT times
