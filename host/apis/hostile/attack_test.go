@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,16 +38,20 @@ type attack struct {
 	kind
 	client *rest.RESTClient
 	types  *runtime.Scheme
-	// part is spec or status; object has samples of it, and fields are where they are.
-	part   string
-	object map[string]any
-	fields []*field
+	// part is spec or status, isSubresource is whether it is written by itself; object has samples of it, and fields are where they are.
+	part          string
+	isSubresource bool
+	object        map[string]any
+	fields        []*field
 	// stored is the object in the API server, whose status is written.
 	stored map[string]any
 	// seen has the fields that were attacked, of all kinds.
 	seen *sync.Map
-	// sent and accepted are numbers of requests.
-	sent, accepted int
+	// wasAttacked has the paths of fields that were in samples.
+	wasAttacked map[string]bool
+	// sent, attacks and accepted are numbers of requests: all, those with hostile values, and those of them
+	// that the API server accepted.
+	sent, attacks, accepted int
 }
 
 func newAttack(t *testing.T, config *rest.Config, types *runtime.Scheme, seen *sync.Map, k kind) *attack {
@@ -59,67 +64,114 @@ func newAttack(t *testing.T, config *rest.Config, types *runtime.Scheme, seen *s
 	config.NegotiatedSerializer = serializer.NewCodecFactory(types).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	require.NoError(t, err)
-	return &attack{kind: k, client: client, types: types, seen: seen}
+	return &attack{kind: k, client: client, types: types, seen: seen, wasAttacked: map[string]bool{}}
 }
 
-// samples returns an object with samples in spec or status.
+// attackPart gives hostile values to the fields of a part. Fields that exclude each other are in samples of
+// their own.
+func (a *attack) attackPart(t *testing.T, part string, values map[string]json.RawMessage) {
+	t.Helper()
+	a.part, a.isSubresource = part, part == "status" && a.hasStatus
+	if a.isSubresource {
+		a.store(t)
+	}
+	missing := []string{part}
+	for len(missing) > 0 {
+		kept := missing[0]
+		omitted := a.establish(t, kept)
+		require.False(t, isAround(omitted, kept), "%s is in no sample that the API server accepts", kept)
+		for _, f := range a.fields {
+			a.wasAttacked[f.path] = true
+		}
+		missing = slices.DeleteFunc(append(missing, omitted...), func(path string) bool { return a.wasAttacked[path] })
+		a.fields = a.once(t, a.fields)
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			a.everywhere(t, name, values[name])
+		}
+		a.withHugeTexts(t)
+	}
+}
+
+// store stores the object whose status is attacked.
+func (a *attack) store(t *testing.T) {
+	t.Helper()
+	object := a.object
+	if object == nil {
+		object, _ = a.samples("")
+	}
+	raw, err := a.create(t.Context(), object, false)
+	require.NoError(t, err)
+	a.stored = map[string]any{}
+	require.NoError(t, json.Unmarshal(raw, &a.stored))
+}
+
+// samples returns an object with samples in a part.
 func (a *attack) samples(part string) (map[string]any, []*field) {
-	value, fields := samplesOf(child(child(a.schema, "properties"), part), part)
 	object := map[string]any{}
 	if a.stored != nil {
 		maps.Copy(object, a.stored)
 	} else {
 		object["apiVersion"], object["kind"] = a.gvk.GroupVersion().String(), a.gvk.Kind
-		object["metadata"] = map[string]any{"name": "sample"}
+		object["metadata"] = map[string]any{"name": a.name()}
 	}
+	schema := child(child(a.schema, "properties"), part)
+	if schema == nil {
+		return object, nil
+	}
+	value, fields := samplesOf(schema, part)
 	object[part] = value
-	top := &field{path: part, schema: child(child(a.schema, "properties"), part), sample: value, isLeaf: len(fields) == 0, set: func(v any) { object[part] = v }}
+	top := &field{path: part, schema: schema, sample: value, isLeaf: len(fields) == 0, set: func(v any) { object[part] = v }}
 	top.omit = func() { delete(object, part) }
 	return object, append([]*field{top}, fields...)
 }
 
-// establish makes samples of a part that the API server accepts, and stores the object with them.
-func (a *attack) establish(t *testing.T, part string) {
+// name of the object: that of a ResourceReflection is of its kind and group.
+func (a *attack) name() string {
+	if a.plural == "resourcereflections" {
+		return "a.a.example"
+	}
+	return "sample"
+}
+
+// establish makes samples of the part that the API server accepts, with a field that must be among them. It
+// returns the fields that it left out.
+func (a *attack) establish(t *testing.T, kept string) (omitted []string) {
 	t.Helper()
-	a.part = part
-	a.object, a.fields = a.samples(part)
+	a.object, a.fields = a.samples(a.part)
 	for range rounds {
-		_, err := a.send(t.Context(), true)
+		_, err := a.send(t.Context())
 		if err == nil {
-			raw, err := a.send(t.Context(), false)
-			require.NoError(t, err)
-			a.stored = map[string]any{}
-			require.NoError(t, json.Unmarshal(raw, &a.stored))
-			a.object["metadata"] = a.stored["metadata"]
-			if part == "spec" {
-				a.object["metadata"] = map[string]any{"name": "hostile"}
-			}
-			a.fields = a.once(t, a.fields)
-			return
+			return omitted
 		}
-		named := slices.DeleteFunc(a.named(err, a.fields), func(f *field) bool { return !f.isOptional })
-		if len(named) == 0 {
-			named = a.below(err)
+		excluded := a.excluding(err, kept)
+		if len(excluded) == 0 {
+			excluded = slices.DeleteFunc(a.named(err, a.fields), func(f *field) bool { return !f.isOptional })
 		}
-		require.NotEmpty(t, named, "the samples are refused: %v %v", err, detailOf(err))
-		for _, f := range named {
-			t.Logf("%s is left out: %v", f.path, err)
+		require.NotEmpty(t, excluded, "the samples are refused: %v %v", err, detailOf(err))
+		for _, f := range excluded {
 			f.omit()
+			omitted = append(omitted, f.path)
 			a.fields = slices.DeleteFunc(a.fields, func(other *field) bool { return other == f || strings.HasPrefix(other.path, f.path+".") })
 		}
 	}
 	require.Fail(t, "no samples are accepted")
+	return nil
+}
+
+// isAround reports whether a path is among others, or below one.
+func isAround(paths []string, path string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool { return p == path || strings.HasPrefix(path, p+".") })
 }
 
 // once leaves out fields of a name and a schema that were attacked before: many kinds have conditions, and a
-// pod has containers three times.
+// pod has containers three times. Each kind has those of its spec itself.
 func (a *attack) once(t *testing.T, fields []*field) []*field {
 	t.Helper()
 	return slices.DeleteFunc(slices.Clone(fields), func(f *field) bool {
 		described, err := json.Marshal(f.schema)
 		require.NoError(t, err)
 		_, wasSeen := a.seen.LoadOrStore(a.part+f.path[strings.LastIndex(f.path, ".")+1:]+string(described), true)
-		return wasSeen
+		return wasSeen && strings.Count(f.path, ".") > 1
 	})
 }
 
@@ -172,7 +224,8 @@ func (a *attack) attack(t *testing.T, name string, value any, fields []*field) {
 		}
 	}()
 	for len(hostile) > 0 {
-		raw, err := a.send(t.Context(), true)
+		a.attacks++
+		raw, err := a.send(t.Context())
 		if err == nil {
 			a.accepted++
 			a.decode(t, name, raw, hostile)
@@ -215,16 +268,23 @@ func (a *attack) withHugeTexts(t *testing.T) {
 	}
 }
 
-// send sends the object, and returns what the API server made of it.
-func (a *attack) send(ctx context.Context, isDry bool) ([]byte, error) {
-	raw, err := json.Marshal(a.object)
+// send has the API server check the object, and returns what it made of it.
+func (a *attack) send(ctx context.Context) ([]byte, error) {
+	a.sent++
+	if !a.isSubresource {
+		return a.create(ctx, a.object, true)
+	}
+	return a.do(ctx, a.client.Put().Name(a.name()).SubResource("status"), a.object, true)
+}
+
+func (a *attack) create(ctx context.Context, object any, isDry bool) ([]byte, error) {
+	return a.do(ctx, a.client.Post(), object, isDry)
+}
+
+func (a *attack) do(ctx context.Context, request *rest.Request, object any, isDry bool) ([]byte, error) {
+	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
-	}
-	a.sent++
-	request := a.client.Post()
-	if a.part == "status" {
-		request = a.client.Put().Name("sample").SubResource("status")
 	}
 	if isDry {
 		request = request.Param("dryRun", "All")
@@ -270,21 +330,44 @@ func (a *attack) named(err error, fields []*field) []*field {
 	return named
 }
 
-// below returns a field of an object that a refusal names: two of its fields exclude each other.
-func (a *attack) below(err error) []*field {
+// excluding returns, for each object that a refusal names, its last field that may be left out: of those that
+// the rule is about, if it is one. Around a field that is kept, nothing is left out.
+func (a *attack) excluding(err error, kept string) []*field {
 	var refusal apierrors.APIStatus
 	if !errors.As(err, &refusal) || refusal.Status().Details == nil {
 		return nil
 	}
+	var excluding []*field
 	for _, cause := range refusal.Status().Details.Causes {
-		at := index.ReplaceAllString(cause.Field, ".$1") + "."
-		for _, f := range a.fields {
-			if strings.HasPrefix(f.path, at) && f.isOptional {
-				return []*field{f}
+		at := index.ReplaceAllString(cause.Field, ".$1")
+		rule := a.ruleOf(at, cause.Message)
+		for _, f := range slices.Backward(a.fields) {
+			name, isBelow := strings.CutPrefix(f.path, at+".")
+			if isBelow && f.isOptional && !strings.Contains(name, ".") && !isAround([]string{f.path}, kept) && (rule == "" || hasWord(rule, name)) {
+				excluding = append(excluding, f)
+				break
 			}
 		}
 	}
-	return nil
+	return excluding
+}
+
+// ruleOf returns the rule of a field's schema that has a message.
+func (a *attack) ruleOf(path, message string) string {
+	for _, f := range a.fields {
+		rules, _ := f.schema["x-kubernetes-validations"].([]any)
+		for _, r := range rules {
+			rule, _ := r.(map[string]any)
+			if f.path == path && strings.Contains(message, fmt.Sprint(rule["message"])) {
+				return fmt.Sprint(rule["rule"])
+			}
+		}
+	}
+	return ""
+}
+
+func hasWord(text, word string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }), word)
 }
 
 // decode decodes what the API server accepted, and does with it what controllers do.

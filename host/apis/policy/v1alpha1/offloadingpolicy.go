@@ -164,9 +164,10 @@ type Match struct {
 }
 
 // Limits lower what a call may use; they cannot raise it above the host's bounds, which
-// are MaxFuel and MaxMemoryBytes of the contract.
+// are MaxFuel and MaxMemoryBytes of the contract. An amount with a large exponent, which the pattern refuses,
+// is not compared: the API server would compute it for hours.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.memory) || quantity(string(self.memory)).compareTo(quantity('32Mi')) <= 0",message="spec.limits.memory is more than the host's bound of 32Mi: the operator must lower it, or remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || string(self.memory).matches('[eE][+-]?[0-9]{3}') || quantity(string(self.memory)).compareTo(quantity('32Mi')) <= 0",message="spec.limits.memory is more than the host's bound of 32Mi: the operator must lower it, or remove it"
 type Limits struct {
 	// Fuel in ticks: one for each function entry and loop iteration, more for what takes longer.
 	// +kubebuilder:validation:Minimum=1
