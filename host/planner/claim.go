@@ -26,6 +26,20 @@ func (v *Inventory) AddClaim(claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
+// lostClaim returns the first claim of the pod whose data the provider has lost; empty if there is none.
+func (o *Observed) lostClaim() string {
+	for _, r := range o.References() {
+		if r.Kind != kindClaim || o.Facts.Inventory == nil {
+			continue
+		}
+		claim := o.Facts.Inventory.claims[inventoryKey{kindClaim, o.Pod.Namespace, r.Name}]
+		if claim != nil && claim.Labels[offloadingv1beta1.RemoteClaimLabel] == offloadingv1beta1.RemoteClaimLost {
+			return r.Name
+		}
+	}
+	return ""
+}
+
 // AddStorageClass adds a storage class unless the inventory has it.
 func (v *Inventory) AddStorageClass(class *storagev1.StorageClass) {
 	if v.classes[class.Name] == nil {

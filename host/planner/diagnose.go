@@ -319,6 +319,10 @@ func diagnoseCreation(o Observed) *Diagnosis {
 // which has a node, has the same condition.
 func diagnoseProviderScheduling(o Observed) *Diagnosis {
 	if scheduled := condition(o.remotePod(), corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		if claim := o.lostClaim(); claim != "" {
+			return newDiagnosis(ProviderScheduling, ReasonVolumeLost, Owner, "The claim %[1]q was deleted in the provider, and its data is lost. "+
+				"To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n %[2]s persistentvolumeclaim/%[1]s pod/%[3]s", claim, o.Pod.Namespace, o.Pod.Name)
+		}
 		return newDiagnosis(ProviderScheduling, scheduled.Reason, ProviderOperator, "No node of the provider takes the pod: %s", scheduled.Message)
 	}
 	return nil

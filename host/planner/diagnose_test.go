@@ -121,6 +121,14 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 			sent(o)
 			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
 		}, planner.ProviderScheduling, "Unschedulable", planner.ProviderOperator, "Insufficient memory"},
+		"the provider lost the volume": {func(o *planner.Observed) {
+			sent(o)
+			o.Pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			o.ShadowPod.Spec.Pod.Volumes = o.Pod.Spec.Volumes
+			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", `persistentvolumeclaim "data" not found`)
+			o.Facts.Inventory = planner.NewInventory(true)
+			o.Facts.Inventory.AddClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Labels: map[string]string{"storage.longshore.dev/remote-claim": "Lost"}}})
+		}, planner.ProviderScheduling, planner.ReasonVolumeLost, planner.Owner, "kubectl delete -n shop persistentvolumeclaim/data pod/web"},
 		"an image is not pulled": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.ContainerStatuses = waiting("ImagePullBackOff", "not found")

@@ -35,6 +35,8 @@ const (
 	ReasonPodsNotReflected = "PodsNotReflected"
 	// ReasonNotSent: the virtual kubelet has not sent the pod.
 	ReasonNotSent = "NotSent"
+	// ReasonVolumeLost: the provider does not have the volume of a claim any more.
+	ReasonVolumeLost = "VolumeLost"
 	// ReasonNotCreated: the provider has not created the pod.
 	ReasonNotCreated = "NotCreated"
 

@@ -22,7 +22,7 @@ import (
 // the peers, their credentials, their grants, what is made of them, namespaces, and custom
 // resources.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s), reflections(s))...)
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s), claims(s), reflections(s))...)
 }
 
 func installation(s *snapshot) []Problem {
@@ -199,6 +199,20 @@ func namespaces(s *snapshot) []Problem {
 			continue
 		}
 		found = append(found, problem)
+	}
+	return found
+}
+
+// claims returns the claims whose data a provider has lost.
+func claims(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.lostClaims.Items {
+		claim := &s.lostClaims.Items[i]
+		found = append(found, Problem{
+			Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id),
+			Message: "The claim was deleted in the provider, and its data is lost: pods that use it stay Pending.",
+			Action:  "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name,
+		})
 	}
 	return found
 }

@@ -123,6 +123,7 @@ func sickCluster() *snapshot {
 	s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon": "true"}
 	s.nodes.Items[0].Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "ProviderUnreachable", Message: "The provider does not answer."}
 	s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected"
+	s.lostClaims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-database-0", Namespace: "shop", Labels: map[string]string{"storage.longshore.dev/cluster": "milan"}}}}
 	s.reflections.Items[0].Status.VirtualNodes = []policyv1alpha1.VirtualNodeReflection{
 		{Name: "virtual-kubelet/milan", Reason: "NotServedByProvider", Message: "Cluster milan does not serve kind Certificate of cert-manager.io/v1. Its operator must install the CustomResourceDefinition."},
 		{Name: "virtual-kubelet/milan-2", SchemaDifferences: "spec.keystores does not exist in the provider."},

@@ -35,6 +35,8 @@ type snapshot struct {
 	nodes           corev1.NodeList
 	// reflections are empty in a cluster without that kind.
 	reflections policyv1alpha1.ResourceReflectionList
+	// lostClaims are those whose volume a provider does not have any more.
+	lostClaims corev1.PersistentVolumeClaimList
 	// pods are those on virtual nodes.
 	pods []corev1.Pod
 }
@@ -47,6 +49,7 @@ func read(ctx context.Context, c *admin.Cluster) (*snapshot, error) {
 		c.List(ctx, &s.foreignClusters), c.List(ctx, &s.tenants), c.List(ctx, &s.identities), c.List(ctx, &s.slices),
 		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.shadowPods),
 		c.List(ctx, &s.nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}),
+		c.List(ctx, &s.lostClaims, client.MatchingLabels{offloadingv1beta1.RemoteClaimLabel: offloadingv1beta1.RemoteClaimLost}),
 	)
 	if listErr := c.List(ctx, &s.reflections); !meta.IsNoMatchError(listErr) {
 		err = errors.Join(err, listErr)

@@ -222,7 +222,7 @@ func (f *facts) keepUp() decision {
 	// deletes the remote namespace.
 	isOffloaded, hasFinalizer := slices.Contains(f.offloadedTo, cluster), slices.Contains(f.claim.Finalizers, offloadingv1beta1.ClaimFinalizer)
 	d.addFinalizer, d.removeFinalizer = isOffloaded && !hasFinalizer, !isOffloaded && hasFinalizer
-	if f.cluster() != cluster || f.state() != offloadingv1beta1.RemoteClaimCreated {
+	if f.cluster() != cluster || f.state() != offloadingv1beta1.RemoteClaimCreated && f.state() != offloadingv1beta1.RemoteClaimLost {
 		d.labels = setLabels(cluster, offloadingv1beta1.RemoteClaimCreated)
 	}
 	if policy := string(f.volume.Spec.PersistentVolumeReclaimPolicy); f.claim.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation] != policy {

@@ -228,6 +228,7 @@ func TestBoundClaims(t *testing.T) {
 		"another reclaim policy of the volume":          {bound(retained), decision{annotations: pointers(map[string]string{policy: "Retain"})}},
 		"a namespace that is not offloaded any more":    {bound(func(f *facts) { f.offloadedTo = nil }), decision{removeFinalizer: true}},
 		"a namespace that is offloaded again":           {bound(func(f *facts) { f.claim.Finalizers = nil }), decision{addFinalizer: true}},
+		"a claim whose remote claim was lost":           {bound(labeled("Lost")), decision{}},
 		"a new claim that was bound to retained data":   {bound(func(f *facts) { f.claim.Labels, f.claim.Finalizers = nil, nil }), decision{labels: pointers(map[string]string{cluster: "milan", state: "Created"}), addFinalizer: true}},
 		"a volume in this cluster":                      {bound(func(f *facts) { f.volume.Labels = nil }), decision{}},
 		"a volume of another provisioner":               {bound(func(f *facts) { f.volume.Annotations = nil; f.claim.Labels = nil }), decision{}},

@@ -13,6 +13,7 @@
 //
 //	Requested  set by the manager         the virtual kubelet of the selected node creates it
 //	Created    set by the virtual kubelet the manager creates the local volume, which Kubernetes binds
+//	Lost       set by the virtual kubelet the provider deleted it, and the claim waits for its user
 //	Deleting   set by the manager         a virtual kubelet of the provider deletes it
 //	Deleted    set by the virtual kubelet the manager removes the finalizer ClaimFinalizer
 //

@@ -34,11 +34,12 @@ const (
 	ClaimFinalizer = "storage.longshore.dev/remote-claim"
 )
 
-// The states of a remote claim, in their order. The manager sets the first and the third, the
-// virtual kubelet the others.
+// The states of a remote claim, in their order. The manager sets Requested and Deleting, the virtual
+// kubelet the others. A remote claim is Lost while the provider does not have one that was created.
 const (
 	RemoteClaimRequested = "Requested"
 	RemoteClaimCreated   = "Created"
+	RemoteClaimLost      = "Lost"
 	RemoteClaimDeleting  = "Deleting"
 	RemoteClaimDeleted   = "Deleted"
 )

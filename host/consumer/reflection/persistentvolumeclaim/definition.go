@@ -78,7 +78,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	switch local.Labels[offloadingv1beta1.RemoteClaimLabel] {
 	case offloadingv1beta1.RemoteClaimRequested:
 		return d.create(in, local, existing)
-	case offloadingv1beta1.RemoteClaimCreated:
+	case offloadingv1beta1.RemoteClaimCreated, offloadingv1beta1.RemoteClaimLost:
 		return maintain(in, local, existing), nil
 	case offloadingv1beta1.RemoteClaimDeleting:
 		return remove(local, existing), nil
@@ -115,14 +115,16 @@ func (d *Definition) create(in engine.Input, local, existing *corev1.PersistentV
 // sent once: most are immutable (T48). Another writer is slowed down, not fought (T76).
 func maintain(in engine.Input, local, existing *corev1.PersistentVolumeClaim) []engine.Action {
 	if existing == nil || existing.DeletionTimestamp != nil {
-		return []engine.Action{engine.RecordEvent{
+		return append(reportOnce(local, offloadingv1beta1.RemoteClaimLost), engine.RecordEvent{
 			Type: engine.EventWarning, Reason: reasonRemoteClaimLost,
 			Message: fmt.Sprintf("PersistentVolumeClaim %[1]s in namespace %[2]s of cluster %[3]s was deleted there, and its data is lost. It is not created again, because an empty volume "+
 				"must not take the place of data: pods that use this claim stay Pending. To go on with an empty volume, delete the claim and the pods that use it. "+
 				"For a StatefulSet, which makes both again: kubectl delete -n %[4]s persistentvolumeclaim/%[1]s pod/<name of the pod>",
 				local.Name, in.Facts.RemoteNamespace, in.Facts.ProviderClusterID, local.Namespace),
-		}}
+		})
 	}
+	// A provider that was restored from a backup has it again.
+	found := reportOnce(local, offloadingv1beta1.RemoteClaimCreated)
 	policy, uid := local.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation], string(local.UID)
 	changed := map[string]*string{}
 	for key, want := range map[string]string{offloadingv1beta1.ReclaimPolicyAnnotation: policy, offloadingv1beta1.ClaimUIDAnnotation: uid} {
@@ -131,10 +133,10 @@ func maintain(in engine.Input, local, existing *corev1.PersistentVolumeClaim) []
 		}
 	}
 	if len(changed) == 0 {
-		return keep("the remote claim is complete")
+		return append(found, keep("the remote claim is complete")...)
 	}
 	last, _ := in.Memory.(engine.LastWrite)
-	var actions []engine.Action
+	actions := found
 	pause, isDue := last.Pause(policy+uid, in.Facts.Now)
 	if isDue {
 		actions = append(actions, engine.Contested(in.Facts, "annotations of the claim"))
@@ -161,6 +163,14 @@ func remove(local, existing *corev1.PersistentVolumeClaim) []engine.Action {
 // same name.
 func isOf(existing, local *corev1.PersistentVolumeClaim) bool {
 	return existing.Annotations[offloadingv1beta1.ClaimUIDAnnotation] == string(local.UID)
+}
+
+// reportOnce reports a state unless the claim has it.
+func reportOnce(local *corev1.PersistentVolumeClaim, state string) []engine.Action {
+	if local.Labels[offloadingv1beta1.RemoteClaimLabel] == state {
+		return nil
+	}
+	return report(state)
 }
 
 func report(state string) []engine.Action {
