@@ -116,12 +116,12 @@ func gatedPod(name string) *corev1.Pod {
 }
 
 // Conditions of readiness gates reach the other cluster, whichever side sets them, and
-// observedGeneration is about the local pod.
+// observedGeneration is about the local pod. Statuses of a hostile provider do no harm.
 func TestReadinessGatesAreFedFromEitherSide(t *testing.T) {
 	r := &gateRig{twoclusters.Start(t, "shop")}
 	r.RunManager(r.Provider.RESTConfig())
 	r.playKubelet(t)
-	process := r.StartKubelet(twoclusters.KubeletOptions{})
+	process := r.StartKubelet(twoclusters.KubeletOptions{WithStorage: true})
 	remoteNamespace := twoclusters.Remote("shop")
 	r.Create(r.Rome, gatedPod("web"))
 	r.awaitReadiness(t, "web", corev1.ConditionFalse)
@@ -153,6 +153,7 @@ func TestReadinessGatesAreFedFromEitherSide(t *testing.T) {
 		setGate(t, r.Milan, remoteNamespace, "web", providerGate, corev1.ConditionTrue)
 		r.awaitReadiness(t, "web", corev1.ConditionTrue)
 	})
+	t.Run("a hostile status does no harm", r.testHostileStatuses)
 	t.Run("observedGeneration is about the local pod", func(t *testing.T) { r.testGenerations(t) })
 	t.Run("a pod without live updates follows the provider only", func(t *testing.T) {
 		frozen := gatedPod("frozen")

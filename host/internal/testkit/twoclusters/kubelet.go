@@ -28,6 +28,8 @@ type KubeletOptions struct {
 	ClientTimeout time.Duration
 	// WithoutNode is --create-node=false.
 	WithoutNode bool
+	// WithStorage is --enable-storage.
+	WithStorage bool
 	// ReflectionWorkers replaces the numbers of workers of these resources.
 	ReflectionWorkers map[string]int
 }
@@ -36,7 +38,7 @@ type KubeletOptions struct {
 type childOptions struct {
 	Kubeconfig, NodeIP, PolicyCache string
 	ClientTimeout                   time.Duration
-	WithoutNode                     bool
+	WithoutNode, WithStorage        bool
 	ReflectionWorkers               map[string]int
 }
 
@@ -58,7 +60,7 @@ func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 	c.Create(c.Rome, vn)
 	k := &Kubelet{clusters: c, options: childOptions{
 		Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache,
-		ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode, ReflectionWorkers: options.ReflectionWorkers,
+		ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode, WithStorage: options.WithStorage, ReflectionWorkers: options.ReflectionWorkers,
 	}}
 	k.process = childprocess.Start(c.tb, k.options)
 	return k
@@ -92,7 +94,7 @@ func runKubelet(ctx context.Context, child childOptions) error {
 	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, NodeName, child.NodeIP
 	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = Tenant, "longshore", home, provider
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), child.ClientTimeout
-	o.CreateNode, o.NodeCheckNetwork = !child.WithoutNode, false
+	o.CreateNode, o.NodeCheckNetwork, o.EnableStorage = !child.WithoutNode, false, child.WithStorage
 	o.NodePingInterval = time.Second
 	maps.Copy(o.ReflectionWorkers, child.ReflectionWorkers)
 	app, err := kubelet.New(ctx, o)
