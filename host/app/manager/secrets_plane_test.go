@@ -207,6 +207,7 @@ func TestPeeringReadsSecretsOfTenantNamespacesOnly(t *testing.T) {
 			stop := run("rome", planes[0].RESTConfig())
 			kubeconfig := p.handshake(t)
 			p.renew(t, kubeconfig)
+			p.refusesStatuses(t)
 			own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "kubeconfig-of-the-node"}, Data: kubeconfig.Data}
 			require.NoError(t, p.rome.Create(t.Context(), own))
 			p.virtualNode(t, own.Name)

@@ -36,12 +36,13 @@ func slice(tenant, cpu string) *unstructured.Unstructured {
 	return s
 }
 
-// storeUndecodable stores objects as an API server did whose CustomResourceDefinition said less.
-func storeUndecodable(t *testing.T, api client.Client, objects ...*unstructured.Unstructured) {
+// loosen has a CustomResourceDefinition of an API server accept anything that has a spec and a status, until the
+// returned function is called.
+func loosen(t *testing.T, api client.Client, name string) (restore func()) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	crd.SetName("resourceslices.authentication.liqo.io")
+	crd.SetName(name)
 	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	require.NoError(t, err)
@@ -56,6 +57,13 @@ func storeUndecodable(t *testing.T, api client.Client, objects ...*unstructured.
 	open, err := json.Marshal(versions)
 	require.NoError(t, err)
 	patch(open)
+	return func() { patch(old) }
+}
+
+// storeUndecodable stores objects as an API server did whose CustomResourceDefinition said less.
+func storeUndecodable(t *testing.T, api client.Client, objects ...*unstructured.Unstructured) {
+	t.Helper()
+	restore := loosen(t, api, "resourceslices.authentication.liqo.io")
 	for _, object := range objects {
 		want := object.DeepCopy()
 		planetest.Until(t, func(planetest.T) bool {
@@ -68,7 +76,7 @@ func storeUndecodable(t *testing.T, api client.Client, objects ...*unstructured.
 			require.NoError(t, api.Status().Update(t.Context(), stored))
 		}
 	}
-	patch(old)
+	restore()
 	planetest.Until(t, func(planetest.T) bool {
 		probe := slice("probe", "1e1.5")
 		probe.SetNamespace("default")
