@@ -179,10 +179,11 @@ bench-tenants: build-bench ## Peering, and a provider with 50 tenants; adds to b
 	@bin/bench -tenants
 
 .PHONY: fuzz
-fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
-	@for m in $(TESTED); do (cd $$m && for p in $$($(call packages_with,'^func Fuzz',_test)); do \
+fuzz: builtins ## Fuzz every fuzz target for FUZZTIME, also after a failure of another
+	@failed=$$(for m in $(TESTED); do (cd $$m && for p in $$($(call packages_with,'^func Fuzz',_test)); do \
 		for f in $$(grep -hoE '^func (Fuzz[A-Za-z0-9_]+)' $$p/*_test.go | awk '{print $$2}'); do \
-			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done) || exit 1; done
+			echo "$$p $$f" >&2; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p >&2 || echo $$f; done; done); done); \
+	[ -z "$$failed" ] || { echo "fuzz targets failed:" $$failed >&2; exit 1; }
 
 .PHONY: deflake
 deflake: build ## Run the tests of PKG in MODULE COUNT times
