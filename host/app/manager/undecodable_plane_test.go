@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // slice returns a replicated ResourceSlice of a tenant.
@@ -139,4 +142,41 @@ func TestAnObjectThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	said("kyiv", handled, "")
 	patch(bad, `{"spec":{"resources":{"cpu":"2"}}}`)
 	said("oslo", handled, "")
+	t.Run("a NamespaceMap that cannot be decoded any more ends nothing", func(t *testing.T) { endsNothing(t, milan, said) })
+}
+
+// endsNothing has a NamespaceMap with a namespace become one that cannot be decoded: the consumer keeps its rights.
+func endsNothing(t *testing.T, milan client.Client, said func(tenant, reason, note string)) {
+	require.NoError(t, milan.Create(t.Context(), authentication.TenantNamespace("bern")))
+	nm := objectOf(offloadingv1beta1.GroupVersion.WithKind("NamespaceMap"), "milan")
+	nm.SetNamespace("liqo-tenant-bern")
+	nm.SetLabels(map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "bern"})
+	nm.Object["spec"] = map[string]any{"desiredMapping": map[string]any{"shop": "shop-bern"}}
+	require.NoError(t, milan.Create(t.Context(), nm))
+	bindings := &rbacv1.RoleBindingList{}
+	hasRights := func(t planetest.T) bool {
+		require.NoError(t, milan.List(t.Context(), bindings, client.InNamespace("shop-bern")))
+		return len(bindings.Items) == 1 && len(bindings.Items[0].Subjects) == 1
+	}
+	planetest.Until(t, hasRights, soon, tick, "the consumer has rights in its namespace")
+
+	restore := loosen(t, milan, "namespacemaps.offloading.liqo.io")
+	patch := func(mapping string) {
+		t.Helper()
+		planetest.Until(t, func(t planetest.T) bool {
+			return milan.Patch(t.Context(), nm, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"desiredMapping":`+mapping+`}}`))) == nil
+		}, soon, tick, "the NamespaceMap is changed")
+	}
+	patch(`{"shop":{"not":"a name"}}`)
+	said("bern", "CannotBeDecoded", "spec.desiredMapping")
+	// The controller looks at it again, and restores what is missing.
+	binding := &bindings.Items[0]
+	binding.Subjects = nil
+	require.NoError(t, milan.Update(t.Context(), binding))
+	planetest.Until(t, hasRights, soon, tick, "the consumer has its rights again")
+	patch(`{"shop":null,"bank":"bank-bern"}`)
+	restore()
+	planetest.Until(t, func(t planetest.T) bool {
+		return milan.Get(t.Context(), client.ObjectKey{Name: "bank-bern"}, &corev1.Namespace{}) == nil && isGone(t, milan, binding)
+	}, soon, tick, "it is followed again")
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,14 +19,14 @@ import (
 func (f *Filter) roundTripper(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
-		isFound, isFiltered := request.Context().Value(found{}).(*atomic.Bool)
+		in, isFiltered := request.Context().Value(search{}).(*search)
 		if err != nil || !isFiltered || response.StatusCode != http.StatusOK ||
 			!strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeJSON) {
 			return response, err //nolint:wrapcheck // A RoundTripper's errors are those of the next one.
 		}
 		if isWatch := request.URL.Query().Get("watch"); isWatch != "" && isWatch != "false" && isWatch != "0" {
-			response.Body = f.events(response.Body, isFound)
-		} else if response.Body, err = f.list(response.Body, isFound); err != nil {
+			response.Body = f.events(response.Body, in)
+		} else if response.Body, err = f.list(response.Body, in); err != nil {
 			return nil, err
 		}
 		response.ContentLength = -1
@@ -41,8 +40,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// list returns a list without the items that cannot be decoded.
-func (f *Filter) list(body io.ReadCloser, isFound *atomic.Bool) (io.ReadCloser, error) {
+// list returns a list in which items that cannot be decoded are as they were before, if that is known.
+func (f *Filter) list(body io.ReadCloser, in *search) (io.ReadCloser, error) {
 	raw, err := io.ReadAll(body)
 	if err := errors.Join(err, body.Close()); err != nil {
 		return nil, fmt.Errorf("reading a list: %w", err)
@@ -59,11 +58,14 @@ func (f *Filter) list(body io.ReadCloser, isFound *atomic.Bool) (io.ReadCloser, 
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	items := make([]json.RawMessage, 0, len(list.Items))
 	for _, item := range list.Items {
-		if f.leaveOut(item, kind) == nil {
-			items = append(items, item)
+		if left := f.leaveOut(item, kind); left != nil {
+			in.isFound.Store(true)
+			if item = in.before(left); item == nil {
+				continue
+			}
 		}
+		items = append(items, item)
 	}
-	isFound.Store(len(items) < len(list.Items))
 	list.Items = items
 	if raw, err = json.Marshal(list); err != nil {
 		return nil, fmt.Errorf("encoding a list: %w", err)
@@ -112,8 +114,9 @@ func (f *Filter) decode(raw []byte, kind schema.GroupVersionKind) error {
 	return fmt.Errorf("decoding: %w", err)
 }
 
-// events returns the events of a watch. One of an object that cannot be decoded says that it is gone.
-func (f *Filter) events(body io.ReadCloser, isFound *atomic.Bool) io.ReadCloser {
+// events returns the events of a watch. A change to an object that cannot be decoded is none; at the beginning
+// of a watch, such an object is as it was before.
+func (f *Filter) events(body io.ReadCloser, in *search) io.ReadCloser {
 	reader, writer := io.Pipe()
 	go func() {
 		decoder, encoder := json.NewDecoder(body), json.NewEncoder(writer)
@@ -128,9 +131,11 @@ func (f *Filter) events(body io.ReadCloser, isFound *atomic.Bool) io.ReadCloser 
 			}
 			if event.Type != watch.Error && event.Type != watch.Bookmark {
 				if left := f.leaveOut(event.Object, schema.GroupVersionKind{}); left != nil {
-					isFound.Store(true)
-					event.Type = watch.Deleted
-					event.Object, _ = json.Marshal(left) // It was decoded from JSON.
+					in.isFound.Store(true)
+					event.Object = in.instead(event.Type, left)
+					if event.Object == nil {
+						continue
+					}
 				}
 			}
 			if encoder.Encode(event) != nil {

@@ -3,14 +3,16 @@
 // stricter: an amount such as 1e1.5, or a time with a lower-case t. Go decodes a list as a whole, and each
 // event of a watch in its turn, so that such an object would hide all others, those of other clusters too.
 //
-// A list or watch that cannot be decoded is asked for again through a [Filter], which leaves out the objects
-// that cannot be decoded and reports them. For the process they do not exist until they can be decoded, and
-// one that becomes such an object is gone. As long as all objects can be decoded, no request and no answer
-// changes, and each watch has one more goroutine.
+// A list or watch that cannot be decoded is asked for again through a [Filter], which reports the objects that
+// cannot be decoded. Such an object ends nothing and grants nothing: the process keeps the form that it had
+// before. A process that starts does not know that form, and the object is left out until it can be decoded, as
+// if it did not exist: a CustomResourceDefinition that accepts less must accept all that is in use. As long as
+// all objects can be decoded, no request and no answer changes, and each watch has one more goroutine.
 package undecodable
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"sync"
@@ -19,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -58,7 +61,7 @@ func (f *Filter) Wrap(config *rest.Config) *rest.Config {
 	return wrapped
 }
 
-// ReportTo reports objects that are left out by events, too. Without it, they are in the log only.
+// ReportTo reports objects that cannot be decoded by events, too. Without it, they are in the log only.
 func (f *Filter) ReportTo(recorder events.EventRecorder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +79,7 @@ func (f *Filter) report(object *metav1.PartialObjectMetadata, err error) {
 		clear(f.reported)
 	}
 	f.reported[object.UID] = object.ResourceVersion
-	ctrl.Log.WithName("undecodable").Error(err, "An object cannot be decoded, and is left out",
+	ctrl.Log.WithName("undecodable").Error(err, "An object cannot be decoded, and is ignored",
 		"kind", object.Kind, "namespace", object.Namespace, "name", object.Name)
 	if f.recorder != nil {
 		f.recorder.Eventf(object, nil, corev1.EventTypeWarning, "CannotBeDecoded", "Decode",
@@ -88,17 +91,61 @@ func (f *Filter) report(object *metav1.PartialObjectMetadata, err error) {
 func (f *Filter) NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	l := &listerWatcher{inner: cache.ToListerWatcherWithContext(lw)}
 	filtered := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, lw)
-	return restore.NewInformer(filtered, example, resync, indexers)
+	informer := restore.NewInformer(filtered, example, resync, indexers)
+	l.store = informer.GetStore()
+	return informer
 }
 
 // listerWatcher asks through the filter while there are objects that cannot be decoded.
 type listerWatcher struct {
 	inner  cache.ListerWatcherWithContext
 	isOpen atomic.Bool
+	// store is that of the informer.
+	store cache.Store
 }
 
-// found is the key of a context of requests that are filtered. Its value is set when an object is left out.
-type found struct{}
+// search is in the context of requests that are filtered, with its zero value as the key.
+type search struct {
+	// isFound is set when there is an object that cannot be decoded.
+	isFound *atomic.Bool
+	// store has objects as they were before.
+	store cache.Store
+}
+
+func (l *listerWatcher) search() *search { return &search{isFound: &atomic.Bool{}, store: l.store} }
+
+// before returns the JSON of an object as it was before it could not be decoded; nil if that is not known.
+func (s *search) before(object *metav1.PartialObjectMetadata) json.RawMessage {
+	known, exists, err := s.store.GetByKey(cache.MetaObjectToName(object).String())
+	before, isObject := known.(runtime.Object)
+	if err != nil || !exists || !isObject {
+		return nil
+	}
+	if of, err := meta.Accessor(before); err != nil || of.GetUID() != object.UID {
+		return nil
+	}
+	before = before.DeepCopyObject()
+	before.GetObjectKind().SetGroupVersionKind(object.GroupVersionKind())
+	raw, err := json.Marshal(before)
+	if err != nil {
+		return nil // It was decoded.
+	}
+	return raw
+}
+
+// instead returns the object of an event about one that cannot be decoded; nil if the event is left out.
+func (s *search) instead(event watch.EventType, object *metav1.PartialObjectMetadata) json.RawMessage {
+	switch event {
+	case watch.Deleted:
+		raw, _ := json.Marshal(object) // It was decoded from JSON.
+		return raw
+	case watch.Added:
+		return s.before(object)
+	default:
+		// Its version would be older than that of events before.
+		return nil
+	}
+}
 
 func (l *listerWatcher) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if !l.isOpen.Load() {
@@ -107,15 +154,15 @@ func (l *listerWatcher) list(ctx context.Context, options metav1.ListOptions) (r
 			return list, err //nolint:wrapcheck // That of the API server.
 		}
 	}
-	isFound := &atomic.Bool{}
-	list, err := l.inner.ListWithContext(context.WithValue(ctx, found{}, isFound), options)
-	l.isOpen.Store(isFound.Load())
+	in := l.search()
+	list, err := l.inner.ListWithContext(context.WithValue(ctx, search{}, in), options)
+	l.isOpen.Store(in.isFound.Load())
 	return list, err //nolint:wrapcheck // That of the API server.
 }
 
 func (l *listerWatcher) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if l.isOpen.Load() {
-		return l.inner.WatchWithContext(context.WithValue(ctx, found{}, &atomic.Bool{}), options) //nolint:wrapcheck // That of the API server.
+		return l.inner.WatchWithContext(context.WithValue(ctx, search{}, l.search()), options) //nolint:wrapcheck // That of the API server.
 	}
 	events, err := l.inner.WatchWithContext(ctx, options)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,13 @@ type server struct {
 	items []string
 	// watches has a channel of events for each watch.
 	watches []chan string
+}
+
+// set sets what is listed from now on.
+func (s *server) set(items ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items = items
 }
 
 // send sends events to a watch once it has begun.
@@ -145,13 +153,42 @@ func TestAnObjectThatCannotBeDecodedIsLeftOut(t *testing.T) {
 	assert.Contains(t, <-recorder.Events, "spec.resources.cpu: ")
 	s.send(t, 0, event("MODIFIED", "bad", "10", good))
 	has(t, informer, "tenant/good", "tenant/bad")
-	s.send(t, 0, event("MODIFIED", "bad", "11", bad))
-	has(t, informer, "tenant/good")
-	assert.Contains(t, <-recorder.Events, "spec.resources.cpu: ")
 	s.send(t, 0, event("ADDED", "late", "12", good))
 	s.send(t, 0, event("DELETED", "bad", "13", bad))
 	s.send(t, 0, event("DELETED", "good", "14", good))
 	has(t, informer, "tenant/late")
+}
+
+// An object that cannot be decoded any more stays as it was, whether an event or a list says so. It is gone when it
+// is deleted, and when another one has its name.
+func TestAnObjectThatCannotBeDecodedAnyMoreStaysAsItWas(t *testing.T) {
+	s := &server{items: []string{object("bad", "1", good), object("good", "2", good)}}
+	informer, recorder := start(t, s)
+	has(t, informer, "tenant/good", "tenant/bad")
+	isAsBefore := func(version string) {
+		t.Helper()
+		stored, _, err := informer.GetStore().GetByKey("tenant/bad")
+		require.NoError(t, err)
+		slice, _ := stored.(*authv1beta1.ResourceSlice)
+		require.NotNil(t, slice)
+		assert.Equal(t, "1", slice.Spec.Resources.Cpu().String())
+		assert.Equal(t, version, slice.ResourceVersion)
+	}
+	s.set(object("bad", "10", bad), object("good", "2", good))
+	s.send(t, 0, event("MODIFIED", "bad", "10", bad)) // The list that follows has it, too.
+	assert.Contains(t, <-recorder.Events, "spec.resources.cpu: ")
+	s.send(t, 1, event("MODIFIED", "bad", "11", bad), event("ADDED", "late", "12", good))
+	has(t, informer, "tenant/good", "tenant/bad", "tenant/late")
+	isAsBefore("1")
+	assert.Contains(t, <-recorder.Events, "spec.resources.cpu: ")
+	s.send(t, 1, event("MODIFIED", "bad", "13", good), event("MODIFIED", "bad", "14", bad), event("DELETED", "late", "15", good))
+	has(t, informer, "tenant/good", "tenant/bad")
+	isAsBefore("13")
+	s.send(t, 1, event("DELETED", "bad", "16", bad))
+	has(t, informer, "tenant/good")
+	s.set(strings.ReplaceAll(object("good", "20", bad), `"uid":"good"`, `"uid":"another"`))
+	s.send(t, 1, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`)
+	has(t, informer)
 }
 
 // A watch that began while all objects could be decoded goes on.
@@ -159,9 +196,7 @@ func TestAWatchGoesOnAfterAnObjectThatCannotBeDecoded(t *testing.T) {
 	s := &server{items: []string{object("good", "2", good)}}
 	informer, recorder := start(t, s)
 	has(t, informer, "tenant/good")
-	s.mu.Lock()
-	s.items = append(s.items, object("bad", "10", bad))
-	s.mu.Unlock()
+	s.set(object("good", "2", good), object("bad", "10", bad))
 	s.send(t, 0, event("ADDED", "bad", "10", bad))
 	s.send(t, 1, event("ADDED", "late", "12", good))
 	has(t, informer, "tenant/good", "tenant/late")
