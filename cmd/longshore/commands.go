@@ -148,7 +148,6 @@ func webhookCommand() *cobra.Command {
 	f.BoolVar(&o.ResourceEnforcement, "enable-resource-enforcement", true, "restrict the ShadowPods of consumers to their Quotas")
 	f.StringSliceVar(&o.Allowed.PriorityClasses, "consumer-priority-classes", nil, "PriorityClasses that consumers may choose for their pods, * for all; empty means none, so that their pods get the default of the cluster")
 	f.StringSliceVar(&o.Allowed.Schedulers, "consumer-schedulers", nil, "schedulers beside the default one that consumers may choose for their pods, * for all")
-	f.BoolVar(&o.Feed, "enable-feed", false, "serve the feed, an aggregated API by which virtual kubelets of consumers need one watch per kind")
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
 	f.BoolVar(&o.ExternalCertificate, "external-certificate", false, "another controller, such as cert-manager, keeps the serving certificate in the Secret, with its authority under the key ca.crt")
 	f.StringVar(&o.PriorityClassName, "vk-priority-class", "", "priority class of the pods of virtual kubelets")

@@ -62,9 +62,8 @@ type options struct {
 	other              string
 	runs, pods, native int
 	quick, keep        bool
-	// scale measures scale only; shared lets the virtual nodes share a process then, and feed lets
-	// the provider serve them one watch per kind.
-	scale, shared, feed bool
+	// scale measures scale only; shared lets the virtual nodes share a process then.
+	scale, shared bool
 	// tenants measures many tenants only.
 	tenants bool
 }
@@ -82,7 +81,6 @@ func main() {
 	flags.StringVar(&o.other, "compare", "", "with -scale: another server binary, whose virtual kubelets restart by turns with those of -longshore")
 	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
 	flags.BoolVar(&o.shared, "shared", true, "with -scale: one process for the virtual nodes of a provider")
-	flags.BoolVar(&o.feed, "feed", true, "with -scale: the provider serves one watch per kind")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
 	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
@@ -184,7 +182,7 @@ func (o *options) command() string {
 		command += fmt.Sprintf("%s%d", nativeFlag, o.native)
 	}
 	if o.scale {
-		command += fmt.Sprintf("%s -shared=%t -feed=%t", scaleFlag, o.shared, o.feed)
+		command += fmt.Sprintf("%s -shared=%t", scaleFlag, o.shared)
 		if o.other != "" {
 			command += " -compare " + o.other
 		}

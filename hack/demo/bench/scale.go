@@ -8,8 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"time"
-
-	"github.com/longshore-dev/longshore/hack/demo/rig"
 )
 
 // scaleFlag marks the commands whose results a run of everything else leaves alone.
@@ -63,7 +61,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	b.testbed, err = startTestbed(ctx, testbedOptions{
 		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, separate: true, logf: b.logf,
 		change: func(cluster string, values map[string]any) {
-			setScaleValues(cluster, values, o)
+			setScaleValues(values, o)
 			if o.shared || o.profiles != "" {
 				profiling(cluster, values) // liveMemory asks there
 			}
@@ -186,18 +184,9 @@ func (s *scale) growth(ctx context.Context, name string, before state, objects i
 	return nil
 }
 
-// setScaleValues sets the values of the chart with which the virtual nodes of a provider share a
-// process, and the provider serves one watch per kind.
-func setScaleValues(cluster string, values map[string]any, o options) {
+// setScaleValues sets the value of the chart with which the virtual nodes of a provider share a process.
+func setScaleValues(values map[string]any, o options) {
 	if kubelets, ok := values["virtualKubelet"].(map[string]any); ok && o.shared {
 		kubelets["shared"] = true
-	}
-	if cluster == rig.Provider && o.feed {
-		provider, ok := values["provider"].(map[string]any)
-		if !ok {
-			provider = map[string]any{}
-			values["provider"] = provider
-		}
-		provider["feed"] = true
 	}
 }

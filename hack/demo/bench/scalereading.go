@@ -13,25 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/longshore-dev/longshore/hack/demo/rig"
-	"github.com/longshore-dev/longshore/host/kit/feed"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 const readingNote = "baseline: informers of a plain client that read the kinds of the virtual kubelets in both clusters, a watch for each kind, half a minute later"
 
 // kindsRead returns the kinds that virtual kubelets read in a cluster.
 func kindsRead(cluster string) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	if cluster == rig.Provider {
-		for _, resource := range feed.Resources() {
-			kind, _ := feed.KindOf(resource)
-			kinds = append(kinds, kind)
-		}
-		return kinds
-	}
+	kinds := []schema.GroupVersionKind{networkingv1.SchemeGroupVersion.WithKind("Ingress")}
 	for _, kind := range []string{"Pod", "ConfigMap", "Secret", "Service"} {
 		kinds = append(kinds, corev1.SchemeGroupVersion.WithKind(kind))
 	}
-	return append(kinds, networkingv1.SchemeGroupVersion.WithKind("Ingress"), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
+	if cluster != rig.Provider {
+		return append(kinds, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
+	}
+	return append(kinds, corev1.SchemeGroupVersion.WithKind("Event"), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+		offloadingv1beta1.GroupVersion.WithKind("ShadowPod"), offloadingv1beta1.GroupVersion.WithKind("ShadowEndpointSlice"))
 }
 
 // reading returns how many seconds the informers of a plain client need to read what virtual kubelets read

@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
-	"github.com/longshore-dev/longshore/host/consumer/feed"
 	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
@@ -40,8 +39,6 @@ type connection struct {
 	readers *remotecluster.Readers
 	// informers is nil in a process with one virtual node.
 	informers *engine.Informers
-	// streams are the watches of the provider's feed.
-	streams *feed.Streams
 	// answers are those of the provider to all sessions.
 	answers *link.Answers
 	users   int
@@ -50,7 +47,7 @@ type connection struct {
 
 // newConnection returns the connection of a process with one virtual node.
 func newConnection() *connection {
-	return &connection{streams: feed.NewStreams(time.Now), answers: link.NewAnswers(time.Now)}
+	return &connection{answers: link.NewAnswers(time.Now)}
 }
 
 // readerConfig returns the configuration for what sessions read from the provider together.
@@ -89,7 +86,7 @@ func (c *connections) join(config *rest.Config) (joined *connection, leave func(
 	}
 	if i < 0 {
 		ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), c.log))
-		joined.informers, joined.streams, joined.cancel = engine.NewInformers(ctx), feed.NewStreams(time.Now), cancel
+		joined.informers, joined.cancel = engine.NewInformers(ctx), cancel
 		c.open = append(c.open, joined)
 	}
 	joined.users++

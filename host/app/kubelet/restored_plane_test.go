@@ -29,7 +29,6 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
-	"github.com/longshore-dev/longshore/host/internal/testkit/feedserver"
 )
 
 const (
@@ -37,8 +36,6 @@ const (
 	providerTenant = "liqo-tenant-rome"
 	// managerNamespace is where the lease of the provider's managers is.
 	managerNamespace = chartrights.Namespace
-	// watchesOfTheFeed is how many watches of the feed the virtual kubelet has at least.
-	watchesOfTheFeed = 8
 )
 
 // replicate prepares a rig as newFaults does, with a replicator, whose NamespaceMap the provider's
@@ -191,26 +188,7 @@ func (e *ends) list() []string {
 // consumer deleted.
 func TestLongProviderRestoredFromAnOlderEtcd(t *testing.T) {
 	t.Parallel()
-	for name, hasFeed := range map[string]bool{"each namespace is watched": false, "the provider has a feed": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testRestoredProvider(t, hasFeed)
-		})
-	}
-}
-
-func testRestoredProvider(t *testing.T, hasFeed bool) {
 	f := &faults{rig: newRig(t)}
-	usesFeed := func() {}
-	if hasFeed {
-		server := feedserver.Start(t, f.provider, "rome")
-		usesFeed = func() {
-			// While the provider was down, the virtual kubelet has begun to watch each namespace.
-			f.process.Kill(t)
-			f.process = childprocess.Start(t, f.options)
-			planetest.Until(t, func(planetest.T) bool { return server.Watches() >= watchesOfTheFeed }, soon, tick, "the virtual kubelet uses the feed")
-		}
-	}
 	f.replicate(t)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -228,7 +206,6 @@ func testRestoredProvider(t *testing.T, hasFeed bool) {
 	remoteStays := f.awaitRemotePod(t, "stays", "")
 	backup, backedUp := filepath.Join(t.TempDir(), "backup"), f.managerLease(t).RenewTime.Time
 	require.NoError(t, f.provider.BackUp(t.Context(), backup))
-	usesFeed()
 
 	// What happens after the backup.
 	f.update(f.settings("settings", "2"))

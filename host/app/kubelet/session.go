@@ -76,27 +76,17 @@ type session struct {
 func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *connection) (*session, error) {
 	registry := prometheus.NewRegistry()
 	v.sessionMetrics.set(registry)
-	definitions := v.definitions()
 	shared, err := on.readerConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	config, shared = on.observed(config), on.observed(shared)
-	reader, err := v.newReader(ctx, shared, on.streams, definitions...)
-	if err != nil {
-		return nil, err
-	}
-	reflector, err := v.newEngine(config, reader, registry, on.informers, definitions...)
-	if err != nil {
-		return nil, err
-	}
 	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
-		// The feed does not have custom resources.
-		reader, err := engine.NewClient(shared, v.scheme, definitions...)
-		if err != nil {
-			return nil, fmt.Errorf("connecting to the provider: %w", err)
-		}
-		return v.newEngine(config, reader, registry, on.informers, definitions...)
+		return v.newEngine(config, shared, registry, on.informers, definitions...)
+	}
+	reflector, err := compose(v.definitions()...)
+	if err != nil {
+		return nil, err
 	}
 	follower, err := v.newFollower(config, reflector, compose)
 	if err != nil {
@@ -133,10 +123,10 @@ func (v *virtualNode) listen(ctx context.Context) (net.Listener, int, error) {
 	return listenFrom(ctx, v.options.NodeIP, v.options.ListenPort)
 }
 
-// newEngine composes the reflection of some kinds between the consumer and a provider. informers
-// is nil in a process with one virtual node.
+// newEngine composes the reflection of some kinds between the consumer and a provider. shared is the
+// configuration for what sessions read together; informers is nil in a process with one virtual node.
 func (v *virtualNode) newEngine(
-	config *rest.Config, reader client.WithWatch, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition,
+	config, shared *rest.Config, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition,
 ) (*engine.Engine, error) {
 	o := v.options
 	local, err := engine.NewClient(v.config, v.scheme, definitions...)
@@ -144,6 +134,10 @@ func (v *virtualNode) newEngine(
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
 	provider, err := engine.NewClient(config, v.scheme, definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	reader, err := engine.NewClient(shared, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}

@@ -18,7 +18,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -36,7 +35,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
-	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
@@ -82,8 +80,6 @@ type Options struct {
 	ResourceEnforcement bool
 	// Allowed is what consumers may choose for their pods.
 	Allowed shadowpod.Allowed
-	// Feed serves the feed of consumers' objects.
-	Feed bool
 	// PolicyCacheDir is the directory of compiled policies. If empty, they are not cached.
 	PolicyCacheDir string
 	// PrecompiledPolicyDir holds the compiled built-in policies; it may be absent.
@@ -172,13 +168,12 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, err
 	}
 	keeper := &servingcert.Keeper{
-		Clock:       clock.RealClock{},
-		Secret:      client.ObjectKey{Namespace: options.Namespace, Name: options.SecretName},
-		DNSNames:    dnsNames(options.ServiceName, options.Namespace),
-		Mutating:    []string{options.ConfigurationName},
-		Validating:  []string{options.ConfigurationName},
-		External:    options.ExternalCertificate,
-		APIServices: options.apiServices(),
+		Clock:      clock.RealClock{},
+		Secret:     client.ObjectKey{Namespace: options.Namespace, Name: options.SecretName},
+		DNSNames:   dnsNames(options.ServiceName, options.Namespace),
+		Mutating:   []string{options.ConfigurationName},
+		Validating: []string{options.ConfigurationName},
+		External:   options.ExternalCertificate,
 		OnError: func(err error) {
 			ctrl.Log.WithName("servingcert").Error(err, "Failed to update the serving certificate, retrying")
 		},
@@ -192,16 +187,12 @@ func New(ctx context.Context, options Options) (*App, error) {
 			&offloadingv1beta1.ShadowPod{}:                            {Transform: quota.Trim},
 			&admissionregistrationv1.MutatingWebhookConfiguration{}:   selectName(options.ConfigurationName),
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: selectName(options.ConfigurationName),
-			&rbacv1.ClusterRole{}:                                     selectName(authentication.NamespaceRole),
 		},
 		Alter: func(o *ctrl.Options) (err error) {
 			o.WebhookServer = webhook.NewServer(webhook.Options{
 				Host: options.BindAddress, Port: options.Port,
 				TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 					c.GetCertificate = keeper.GetCertificate
-					if options.Feed {
-						c.ClientAuth = tls.RequestClientCert
-					}
 				}},
 			})
 			o.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}}
@@ -258,9 +249,6 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 		}
 	}
 	a.register(mgr, options)
-	if options.Feed {
-		return addFeed(ctx, mgr)
-	}
 	return nil
 }
 

@@ -5,9 +5,8 @@
 // again, and what happened in between is lost. client-go does not detect that. Therefore a watch
 // continues only on a server that answered all the time and has not gone back: before that, one
 // object is listed. All informers of the product are made here; the reflection engine compares with the
-// versions of its own writes, too. Each watch that continues after an early end costs a request, which
-// watches share that end together ([Group]), and each outage of an API server a list for each informer, as
-// a restart of the component would.
+// versions of its own writes, too. Each watch that continues after an early end costs a request, and each
+// outage of an API server a list for each informer, as a restart of the component would.
 //
 // `etcdutl snapshot restore --bump-revision --mark-compacted` avoids all this, if the operator of the
 // provider knows of it; the consumer cannot rely on that. The version alone does not tell: after a
@@ -96,7 +95,7 @@ func uidOf(object any) types.UID {
 // or could not be reached since the last list or watch. A watch that continues costs one more
 // request, a list of one object, unless it begins right after the list of all objects, or the API
 // server has served the one before for as long as it was to last.
-func Detect(lw cache.ListerWatcher) cache.ListerWatcher { return DetectWith(lw, nil, isBehind) }
+func Detect(lw cache.ListerWatcher) cache.ListerWatcher { return DetectWith(lw, isBehind) }
 
 // isBehind reports whether the API server is at a lower resource version than a watch.
 func isBehind(server, watched string) bool {
@@ -104,17 +103,14 @@ func isBehind(server, watched string) bool {
 	return err == nil && order < 0
 }
 
-// DetectWith is [Detect] with a group, which may be nil, and another comparison. isBehind gets the
-// resource version of the API server, and the one from which a watch continues.
-func DetectWith(lw cache.ListerWatcher, group *Group, isBehind func(server, watched string) bool) cache.ListerWatcher {
-	return detect(lw, group, isBehind, time.Now) //nolint:forbidigo // cache.NewInformerFunc has no clock.
+// DetectWith is [Detect] with another comparison. isBehind gets the resource version of the API
+// server, and the one from which a watch continues.
+func DetectWith(lw cache.ListerWatcher, isBehind func(server, watched string) bool) cache.ListerWatcher {
+	return detect(lw, isBehind, time.Now) //nolint:forbidigo // cache.NewInformerFunc has no clock.
 }
 
-func detect(lw cache.ListerWatcher, group *Group, isBehind func(server, watched string) bool, now func() time.Time) cache.ListerWatcher {
-	if group == nil {
-		group = &Group{}
-	}
-	d := &detector{inner: cache.ToListerWatcherWithContext(lw), group: group, isBehind: isBehind, now: now}
+func detect(lw cache.ListerWatcher, isBehind func(server, watched string) bool, now func() time.Time) cache.ListerWatcher {
+	d := &detector{inner: cache.ToListerWatcherWithContext(lw), isBehind: isBehind, now: now}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: d.list, WatchFuncWithContext: d.watch}, lw)
 }
 
@@ -123,7 +119,6 @@ const justNow = 2 * time.Second
 
 type detector struct {
 	inner    cache.ListerWatcherWithContext
-	group    *Group
 	isBehind func(server, watched string) bool
 	now      func() time.Time
 	// ends is when the last watch was to end; nil if it had no timeout.
@@ -195,7 +190,7 @@ func (d *detector) observe(err error) error {
 // known: a server that has just started may refuse the list and accept the watch a moment later.
 func (d *detector) check(ctx context.Context, version string) error {
 	wasLost := d.isLost.Load()
-	server, err := d.group.ask(ctx, d.ask)
+	server, err := d.serverVersion(ctx)
 	if err := d.observe(err); err != nil {
 		return err
 	}
@@ -209,8 +204,8 @@ func (d *detector) check(ctx context.Context, version string) error {
 	}
 }
 
-// ask returns the resource version of the API server.
-func (d *detector) ask(ctx context.Context) (string, error) {
+// serverVersion returns the resource version of the API server.
+func (d *detector) serverVersion(ctx context.Context) (string, error) {
 	list, err := d.inner.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", err //nolint:wrapcheck // The reflector inspects it.

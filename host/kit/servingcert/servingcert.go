@@ -11,7 +11,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -24,8 +23,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -54,8 +51,6 @@ type Keeper struct {
 	DNSNames []string
 	// Mutating and Validating are the names of the configurations.
 	Mutating, Validating []string
-	// APIServices are the names of the APIServices.
-	APIServices []string
 	// Changes receives a value when a configuration may have changed. It may be nil.
 	Changes <-chan struct{}
 	// External says that another controller issues and renews the certificate: the Keeper reads it.
@@ -293,20 +288,6 @@ func (k *Keeper) writeBundles(ctx context.Context, bundle []byte) error {
 			return changed
 		}))
 	}
-	for _, name := range k.APIServices {
-		service := &unstructured.Unstructured{}
-		service.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
-		errs = append(errs, k.writeBundle(ctx, name, service, func() (changed bool) {
-			current, _, err := unstructured.NestedString(service.Object, "spec", "caBundle")
-			// What cannot be read is replaced.
-			before, _ := base64.StdEncoding.DecodeString(current)
-			encoded := base64.StdEncoding.EncodeToString(k.bundleAfter(before, bundle))
-			if err == nil && current == encoded {
-				return false
-			}
-			return unstructured.SetNestedField(service.Object, encoded, "spec", "caBundle") == nil
-		}))
-	}
 	return errors.Join(errs...)
 }
 
@@ -334,21 +315,14 @@ func (k *Keeper) bundleAfter(before, bundle []byte) []byte {
 
 func (k *Keeper) writeBundle(ctx context.Context, name string, config client.Object, set func() bool) error {
 	if err := k.Client.Get(ctx, client.ObjectKey{Name: name}, config); err != nil {
-		return fmt.Errorf("reading %s: %w", describe(config, name), err)
+		return fmt.Errorf("reading webhook configuration %q: %w", name, err)
 	}
 	before, ok := config.DeepCopyObject().(client.Object)
 	if !ok || !set() {
 		return nil
 	}
 	if err := k.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("writing the CA bundle of %s: %w", describe(config, name), err)
+		return fmt.Errorf("writing the CA bundle of webhook configuration %q: %w", name, err)
 	}
 	return nil
-}
-
-func describe(config client.Object, name string) string {
-	if kind := config.GetObjectKind().GroupVersionKind().Kind; kind == "APIService" {
-		return fmt.Sprintf("APIService %q", name)
-	}
-	return fmt.Sprintf("webhook configuration %q", name)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -239,32 +237,4 @@ func TestTheRenewalOfAnExternalCertificateKeepsThePreviousCA(t *testing.T) {
 	renewExternally()
 	require.NoError(t, first.Ensure(t.Context()))
 	assert.Equal(t, 1, authorities(), "an authority that has ended is not carried along")
-}
-
-func TestAnAPIServiceGetsTheBundle(t *testing.T) {
-	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	service := func() *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.example.com"},
-			"spec": map[string]any{"group": "example.com"},
-		}}
-	}
-	c := cluster(service())
-	k := keeper(c, clock)
-	k.APIServices = []string{"v1.example.com"}
-	require.NoError(t, k.Ensure(t.Context()))
-	secret := &corev1.Secret{}
-	require.NoError(t, c.Get(t.Context(), k.Secret, secret))
-	got := service()
-	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "v1.example.com"}, got))
-	bundle, _, err := unstructured.NestedString(got.Object, "spec", "caBundle")
-	require.NoError(t, err)
-	assert.Equal(t, base64.StdEncoding.EncodeToString(secret.Data[KeyCA]), bundle)
-	version := got.GetResourceVersion()
-	require.NoError(t, k.Ensure(t.Context()))
-	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "v1.example.com"}, got))
-	assert.Equal(t, version, got.GetResourceVersion(), "an equal bundle is not written again")
-
-	k.APIServices = []string{"v2.example.com"}
-	assert.ErrorContains(t, k.Ensure(t.Context()), `reading APIService "v2.example.com"`)
 }

@@ -7,16 +7,9 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/longshore-dev/longshore/host/kit/remotecluster"
-	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
 // Informers runs one informer for each selection of objects, for as long as it is used.
@@ -32,15 +25,8 @@ type Informers struct {
 
 	mu     sync.Mutex
 	opened map[informerKey]*informer
-	// versions are the questions that the informers of a kind at one API server share.
-	versions map[versionsKey]*restore.Group
 	// room is that of all objects of the provider.
 	room *room
-}
-
-type versionsKey struct {
-	isRemote bool
-	kind     schema.GroupVersionKind
 }
 
 // selection says which objects of a cluster an informer holds.
@@ -146,7 +132,7 @@ const (
 
 // NewInformers returns Informers whose watches end with the context.
 func NewInformers(ctx context.Context) *Informers {
-	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}, versions: map[versionsKey]*restore.Group{}, room: newRoom(memoryLimit())}
+	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}, room: newRoom(memoryLimit())}
 }
 
 // Wait waits for the end of all watches. It is called after the end of the context: engines that
@@ -157,41 +143,6 @@ func (i *Informers) Wait() {
 	i.mu.Unlock() //nolint:staticcheck // it protects nothing here
 	i.group.Wait()
 }
-
-// listWatch returns what lists and watches the objects of a selection. All informers are filled
-// through it.
-//
-// Objects that a field selector selects are listed before they are watched: an API server has an index of
-// the pods of a node for lists. For the initial events of a watch it compares all pods of the cluster.
-func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
-	var semantics any = s.client
-	if s.options.FieldSelector != nil {
-		semantics = listing{}
-	}
-	return cache.ToListerWatcherWithContext(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
-			list := s.kind.NewList()
-			o := s.options
-			remotecluster.AskWhole(&raw)
-			o.Raw, o.Limit, o.Continue = &raw, raw.Limit, raw.Continue
-			if err := s.client.List(ctx, list, &o); err != nil {
-				return list, err //nolint:wrapcheck // That of the API server.
-			}
-			return list, remotecluster.CheckWhole(&raw, list)
-		},
-		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			o := s.options
-			o.Raw = &raw
-			return s.client.Watch(ctx, s.kind.NewList(), &o)
-		},
-	}, semantics))
-}
-
-// listing makes a reflector list before it watches.
-type listing struct{}
-
-// IsWatchListSemanticsUnSupported is called by client-go's reflector.
-func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
 // follow returns the store of a selection and keeps it up to date until the context ends.
 func (i *Informers) follow(ctx context.Context, s *selection, changed func(client.Object)) *store {
@@ -240,35 +191,22 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 	if s.isRemote {
 		added.store.room = i.room
 	}
-	versions := i.versionsOf(versionsKey{key.isRemote, key.kind})
-	follow := func(source cache.ListerWatcherWithContext) {
-		if within.once {
-			listKind(running, source, added.store, added.read)
-		} else {
-			watchKind(running, source, versions, within.kind, added.store, added.read)
-		}
+	fill := watchSelected
+	if within.once {
+		fill = listSelected
 	}
 	added.run = func() {
-		if source := i.listWatch(&within); running.Err() == nil {
-			i.group.Go(func() {
-				defer func() { context.AfterFunc(running, added.store.leaveRoom) }() // A list that is read once is kept.
-				if !within.isLater || i.later.Wait(running) == nil {
-					follow(source)
-				}
-			})
+		if running.Err() != nil {
+			return
 		}
+		i.group.Go(func() {
+			defer func() { context.AfterFunc(running, added.store.leaveRoom) }() // A list that is read once is kept.
+			if !within.isLater || i.later.Wait(running) == nil {
+				fill(running, &within, added.store, added.read)
+			}
+		})
 	}
 	return added
-}
-
-// versionsOf is called under the lock.
-func (i *Informers) versionsOf(key versionsKey) *restore.Group {
-	found := i.versions[key]
-	if found == nil {
-		found = &restore.Group{}
-		i.versions[key] = found
-	}
-	return found
 }
 
 // start begins to call the subscriber of an opened informer, which runs until its last user releases it.

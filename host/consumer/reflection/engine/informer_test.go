@@ -209,7 +209,7 @@ func TestObjectsThatFieldsSelectAreListed(t *testing.T) {
 	all := selection{client: c, kind: another{}.Resource().Local}
 	some := all
 	some.options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "milan")
-	informers := NewInformers(t.Context())
-	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(informers.listWatch(&all)))
-	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(informers.listWatch(&some)))
+	ignored := func(error) {}
+	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(all.source(ignored)))
+	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(some.source(ignored)))
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
@@ -107,42 +108,40 @@ func TestTooMuchIsReadAgainAfterAPause(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
-	tooLarge := fmt.Errorf("reading: %w", &remotecluster.TooLargeError{Limit: 1 << 20})
 	for name, tc := range map[string]struct {
-		list  func() (runtime.Object, error)
-		event watch.Event
+		items []corev1.ConfigMap
+		err   error
+		added *corev1.ConfigMap
 	}{
-		"an answer over the limit": {list: func() (runtime.Object, error) { return nil, tooLarge }},
-		"a list without room": {list: func() (runtime.Object, error) {
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.ConfigMap{*kibibytes("a", "1", 90)}}, nil
-		}},
-		"a watch without room": {
-			list: func() (runtime.Object, error) {
-				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
-			},
-			event: watch.Event{Type: watch.Added, Object: kibibytes("a", "2", 90)},
-		},
+		"an answer over the limit": {err: fmt.Errorf("reading: %w", &remotecluster.TooLargeError{Limit: 1 << 20})},
+		"a list without room":      {items: []corev1.ConfigMap{*kibibytes("a", "1", 90)}},
+		"a watch without room":     {added: kibibytes("a", "2", 90)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var lists, refused atomic.Int64
-				source := cache.ToListerWatcherWithContext(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 						lists.Add(1)
-						return tc.list()
+						listed, _ := list.(*corev1.ConfigMapList)
+						listed.ResourceVersion, listed.Items = "1", tc.items
+						return tc.err
 					},
-					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+						if (&client.ListOptions{}).ApplyOptions(opts).Raw.SendInitialEvents != nil {
+							return nil, apierrors.NewBadRequest("not supported")
+						}
 						w := watch.NewFakeWithChanSize(1, false)
-						if tc.event.Object != nil {
-							w.Action(tc.event.Type, tc.event.Object.DeepCopyObject())
+						if tc.added != nil {
+							w.Add(tc.added.DeepCopy())
 						}
 						return w, nil
 					},
-				}, listing{}))
+				})
 				into, _ := roomyStore(&room{limit: 50 << 10})
-				go watchKind(ctx, source, nil, encodedConfigMaps, into, func(err error) {
+				go watchSelected(ctx, &selection{client: c, kind: encodedConfigMaps}, into, func(err error) {
 					if isTooMuch(err) {
 						refused.Add(1)
 					}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
@@ -26,35 +27,64 @@ var namespaceMapKind = Kind{
 	NewList: func() client.ObjectList { return &offloadingv1beta1.NamespaceMapList{} },
 }
 
-// watchKind keeps the store up to date until the context ends.
+// source lists and watches the objects of a selection. All informers are filled through it. read is called
+// with the result of each list, and with nil when a watch began. A list that is more than is read of another
+// cluster fails after [overflowPause].
 //
-// It retries within seconds, not within the minute of client-go's default, so that pods do
-// not wait after an outage. versions are the questions for the resource version of the API server that
-// informers of the kind share. read is called with the result of each list, and with nil when a
-// watch began. A streaming list that fails is followed by a plain list. After more than is read or kept
-// of another cluster, the next list is after [overflowPause], and the store has what it had.
-func watchKind(
-	ctx context.Context, source cache.ListerWatcherWithContext, versions *restore.Group, kind Kind, into *store, read func(error),
-) {
-	lw := restore.DetectWith(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := source.ListWithContext(ctx, options)
+// Objects that a field selector selects are listed before they are watched: an API server has an index of
+// the pods of a node for lists. For the initial events of a watch it compares all pods of the cluster.
+func (s *selection) source(read func(error)) cache.ListerWatcher {
+	var semantics any = s.client
+	if s.options.FieldSelector != nil {
+		semantics = listing{}
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			list, err := s.list(ctx, raw)
 			read(err)
 			pauseAfter(ctx, err)
-			return list, err //nolint:wrapcheck // The reflector inspects it.
+			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			w, err := source.WatchWithContext(ctx, options)
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			o := s.options
+			o.Raw = &raw
+			w, err := s.client.Watch(ctx, s.kind.NewList(), &o)
 			if err == nil {
 				read(nil)
 			}
 			return w, err //nolint:wrapcheck // The reflector inspects it.
 		},
-	}, source), versions, func(server, _ string) bool { return into.detectRestore(server) })
+	}, semantics)
+}
+
+func (s *selection) list(ctx context.Context, raw metav1.ListOptions) (client.ObjectList, error) {
+	list := s.kind.NewList()
+	o := s.options
+	remotecluster.AskWhole(&raw)
+	o.Raw, o.Limit, o.Continue = &raw, raw.Limit, raw.Continue
+	if err := s.client.List(ctx, list, &o); err != nil {
+		return list, err //nolint:wrapcheck // That of the API server.
+	}
+	return list, remotecluster.CheckWhole(&raw, list)
+}
+
+// listing makes a reflector list before it watches.
+type listing struct{}
+
+// IsWatchListSemanticsUnSupported is called by client-go's reflector.
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+// watchSelected keeps the store up to date until the context ends.
+//
+// It retries within seconds, not within the minute of client-go's default, so that pods do
+// not wait after an outage. A streaming list that fails is followed by a plain list. After more than is
+// kept of another cluster, the next list is after [overflowPause], and the store has what it had.
+func watchSelected(ctx context.Context, s *selection, into *store, read func(error)) {
+	lw := restore.DetectWith(s.source(read), func(server, _ string) bool { return into.detectRestore(server) })
 	for ctx.Err() == nil {
 		watching, stop := context.WithCancel(ctx)
 		overflow := into.begin(stop)
-		cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
+		cache.NewReflectorWithOptions(lw, s.kind.New(), into, cache.ReflectorOptions{
 			Name:    "reflection",
 			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
 		}).RunWithContext(watching)
@@ -66,14 +96,13 @@ func watchKind(
 	}
 }
 
-// listKind fills the store with one list. It repeats a list that failed, unless an operator must
+// listSelected fills the store with one list. It repeats a list that failed, unless an operator must
 // resolve the error.
-func listKind(ctx context.Context, source cache.ListerWatcherWithContext, into *store, read func(error)) {
+func listSelected(ctx context.Context, s *selection, into *store, read func(error)) {
+	source := cache.ToListerWatcherWithContext(s.source(read))
 	_ = wait.PollUntilContextCancel(ctx, listRetry, true, func(ctx context.Context) (bool, error) {
 		list, err := source.ListWithContext(ctx, metav1.ListOptions{})
-		read(err)
 		if err != nil {
-			pauseAfter(ctx, err)
 			return isPermanent(err), nil
 		}
 		objects, version, err := itemsOf(list)

@@ -81,7 +81,7 @@ func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		watchKind(ctx, (&Informers{}).listWatch(&selection{client: c, kind: kind}), nil, kind, into, func(error) {})
+		watchSelected(ctx, &selection{client: c, kind: kind}, into, func(error) {})
 	}()
 	t.Cleanup(func() {
 		cancel()
