@@ -28,6 +28,8 @@ const (
 // a pod: it reports none beyond the local spec, and beyond what it reported before while a resize is
 // under way.
 func boundStatus(status *corev1.PodStatus, in PodStatusInput) {
+	// Controllers of the consumer write these.
+	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
 	bound(reflect.ValueOf(status).Elem())
 	if !slices.Contains([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}, status.Phase) {
 		status.Phase = corev1.PodUnknown
@@ -48,7 +50,7 @@ func bound(value reflect.Value) {
 	case reflect.Pointer:
 		bound(value.Elem())
 	case reflect.String:
-		value.SetString(cutText(value.String()))
+		value.SetString(cutText(value.String(), maxText))
 	case reflect.Slice:
 		if value.Len() > maxItems {
 			value.SetLen(maxItems)
@@ -57,14 +59,16 @@ func bound(value reflect.Value) {
 			bound(value.Index(i))
 		}
 	case reflect.Struct:
-		if at, ok := value.Addr().Interface().(*metav1.Time); ok {
-			if at.Before(&firstTime) || !at.Before(&endOfTime) {
-				*at = metav1.Time{}
+		switch field := value.Addr().Interface().(type) {
+		case *metav1.Time:
+			if field.Before(&firstTime) || !field.Before(&endOfTime) {
+				*field = metav1.Time{}
 			}
-			return
-		}
-		for i := range value.NumField() {
-			bound(value.Field(i))
+		case *resource.Quantity:
+		default:
+			for i := range value.NumField() {
+				bound(value.Field(i))
+			}
 		}
 	}
 }
@@ -72,9 +76,9 @@ func bound(value reflect.Value) {
 // Times before the first one and from the other one on have no text in the API, or are none.
 var firstTime, endOfTime = metav1.NewTime(time.Unix(0, 0)), metav1.NewTime(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 
-func cutText(text string) string {
-	if len(text) > maxText {
-		text = text[:maxText]
+func cutText(text string, limit int) string {
+	if len(text) > limit {
+		text = text[:limit]
 	}
 	return strings.ToValidUTF8(text, "")
 }

@@ -65,6 +65,7 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 		status.ContainerStatuses[i].RestartCount = int32(min(max(count, 0), math.MaxInt32))
 	}
 	keepTerminatedContainers(status, in)
+	fit(status, &in.Local.Spec)
 	keepLocalGates(status, in)
 	translatePodGenerations(status, in)
 	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {

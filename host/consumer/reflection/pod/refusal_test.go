@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -85,4 +86,25 @@ func TestStatusOfRefusedPod(t *testing.T) {
 	actions, err = decide(t.Context(), definition(&policies{}), input(pod, shadowPod(shadowRefused), nil))
 	require.NoError(t, err)
 	assert.Equal(t, "keep StatusUnchanged, event RemotePodRefused, keep MetadataUpToDate", summary(actions))
+}
+
+// What a provider writes about a ShadowPod has no bound of its own.
+func TestARefusalIsCut(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	shadow := shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+		s.Status = offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodUnknown, Reason: long, Message: "exceeded quota " + long}
+	})
+	reported, err := decide(t.Context(), definition(&policies{}), input(localPod(), shadow, nil))
+	require.NoError(t, err)
+	o := observe(input(localPod(), nil, nil))
+	for name, actions := range map[string][]engine.Action{"in the status": reported, "by a webhook": o.reportShadowPodRefusal(long)} {
+		message := patchedStatus(actions).Message
+		assert.Len(t, message, 1024, name)
+		for _, action := range actions {
+			if event, ok := action.(engine.RecordEvent); ok {
+				assert.Equal(t, message, event.Message)
+			}
+		}
+	}
+	assert.Contains(t, patchedStatus(reported).Message, "exceeded quota")
 }

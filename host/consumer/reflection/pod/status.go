@@ -10,6 +10,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
@@ -22,6 +23,13 @@ const remotePodReplacedReason = "RemotePodReplaced"
 // ReasonRefused is the reason of an event and of the status of a local pod when the provider
 // cannot create the remote pod.
 const ReasonRefused = "RemotePodRefused"
+
+// maxReason and maxMessage bound what the provider writes about a ShadowPod, in bytes. An event has room for
+// maxMessage.
+const (
+	maxReason  = 128
+	maxMessage = 1024
+)
 
 // mirrorStatus writes the status of the remote pod to the local pod (row 13).
 func (d *Definition) mirrorStatus(o observation) []engine.Action {
@@ -112,14 +120,14 @@ func (o *observation) reportedPhase() corev1.PodPhase {
 // reportRefusal reports on the local pod why the provider cannot create the remote pod. The
 // provider keeps trying. A pod that has run keeps its phase, but is not ready.
 func (o *observation) reportRefusal() []engine.Action {
-	message := "Cluster " + o.in.Facts.ProviderClusterID + " cannot create the pod (" + o.shadow.Status.Reason + "): " + o.shadow.Status.Message
+	message := events.Cut("Cluster "+o.in.Facts.ProviderClusterID+" cannot create the pod ("+events.Cut(o.shadow.Status.Reason, maxReason)+"): "+o.shadow.Status.Message, maxMessage)
 	return append(o.patchRefusedStatus(message), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
 }
 
 // reportShadowPodRefusal reports on the local pod why the provider refuses the ShadowPod: its quota,
 // a policy or a webhook. The engine records the event, and tries again.
 func (o *observation) reportShadowPodRefusal(cause string) []engine.Action {
-	return o.patchRefusedStatus("Cluster " + o.in.Facts.ProviderClusterID + " refuses the pod: " + cause)
+	return o.patchRefusedStatus(events.Cut("Cluster "+o.in.Facts.ProviderClusterID+" refuses the pod: "+cause, maxMessage))
 }
 
 func (o *observation) patchRefusedStatus(message string) []engine.Action {
