@@ -214,6 +214,8 @@ type Recorder interface {
 const (
 	ReasonFailedReflection   = "FailedReflection"
 	ReasonReflectionDisabled = "ReflectionDisabled"
+	// ReasonThrottled: the provider changes a status more often than it is copied.
+	ReasonThrottled = "StatusThrottled"
 )
 
 // EventWarning and EventNormal are the two event types.

@@ -37,6 +37,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/budget"
 	"github.com/longshore-dev/longshore/host/kit/contest"
 )
 
@@ -86,6 +87,8 @@ type Engine struct {
 	metrics  *metrics
 	revision atomic.Uint64
 	link     reachability
+	// budget is that of writes of local objects.
+	budget *budget.Budget
 
 	maps   *store
 	kick   chan struct{}
@@ -130,7 +133,7 @@ func New(options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: contest.Base}
+	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: contest.Base, budget: budget.New()}
 	e.filled.kick = make(chan struct{}, 1)
 	for _, definition := range options.Definitions {
 		r, err := e.newRunner(definition)

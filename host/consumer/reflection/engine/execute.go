@@ -46,7 +46,12 @@ type execution struct {
 
 // run executes the actions in order and stops at the first that fails.
 func (x *execution) run(ctx context.Context, actions []Action) (time.Duration, error) {
-	if err := x.doAll(ctx, actions); err != nil {
+	err := x.doAll(ctx, actions)
+	if wait, isOver := overBudget(err); isOver {
+		x.requeueAfter(wait)
+		return x.again, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	// While the remote object is being deleted, decisions only wait, and the reason of the last event lasts.
@@ -160,7 +165,8 @@ func (x *execution) create(ctx context.Context, a Create) error {
 		return x.resolveConflict(ctx, object.GetName())
 	}
 	if a.Refused != nil && isActionable(err) {
-		if failure := x.doAll(ctx, a.Refused(err.Error())); failure != nil {
+		failure := x.doAll(ctx, a.Refused(err.Error()))
+		if _, isOver := overBudget(failure); failure != nil && !isOver {
 			return errors.Join(err, failure)
 		}
 	}
@@ -284,7 +290,7 @@ func (x *execution) deleteDependent(ctx context.Context, a DeleteDependent) erro
 }
 
 func (x *execution) patchLocal(ctx context.Context, a PatchLocal) error {
-	return x.writeLocal(ctx, "patch", map[string]any{"metadata": map[string]any{
+	return x.writeLocal(ctx, "patch", 0, map[string]any{"metadata": map[string]any{
 		"uid": x.in.Local.GetUID(), "labels": a.Labels,
 	}}, func(ctx context.Context, object client.Object, patch client.Patch) error {
 		return x.engine.options.Local.Patch(ctx, object, patch, client.FieldOwner(FieldManager))
@@ -306,7 +312,7 @@ func (x *execution) patchLocalStatus(ctx context.Context, a PatchLocalStatus) er
 	if a.IfUnchanged {
 		meta["resourceVersion"] = x.in.Local.GetResourceVersion()
 	}
-	return x.writeLocal(ctx, "patch_status", map[string]any{"metadata": meta, "status": status}, func(ctx context.Context, object client.Object, patch client.Patch) error {
+	return x.writeLocal(ctx, "patch_status", statusSize(a.New), map[string]any{"metadata": meta, "status": status}, func(ctx context.Context, object client.Object, patch client.Patch) error {
 		if a.InObject {
 			return x.engine.options.Local.Patch(ctx, object, patch, client.FieldOwner(FieldManager))
 		}
@@ -314,11 +320,14 @@ func (x *execution) patchLocalStatus(ctx context.Context, a PatchLocalStatus) er
 	})
 }
 
-// writeLocal patches the local object. The UID in the body is a precondition, so that a new
-// object of the same name conflicts.
-func (x *execution) writeLocal(ctx context.Context, operation string, body map[string]any,
+// writeLocal patches the local object, which then has about size bytes that the provider wrote. The UID in
+// the body is a precondition, so that a new object of the same name conflicts.
+func (x *execution) writeLocal(ctx context.Context, operation string, size int, body map[string]any,
 	send func(context.Context, client.Object, client.Patch) error,
 ) error {
+	if err := x.spend(size); err != nil {
+		return err
+	}
 	object := x.resource.Local.New()
 	object.SetName(x.in.Key.Name)
 	object.SetNamespace(x.in.Key.Namespace)

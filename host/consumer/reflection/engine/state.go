@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/longshore-dev/longshore/host/kit/budget"
 )
 
 // keyState is kept for a key between decisions. It does not survive a restart: it saves
@@ -20,6 +22,8 @@ type keyState struct {
 	absent bool
 	// contest counts the writes of that configuration.
 	contest Contest
+	// writes counts those of the local object; nil before the first one.
+	writes *budget.Object
 }
 
 // quietEvent is an event that is not recorded again until a time.
@@ -64,7 +68,7 @@ func (s *states) update(key Key, alter func(*keyState)) {
 		s.keys[key] = state
 	}
 	alter(state)
-	if state.memory == nil && state.lastEvent == 0 && state.quiet == nil && state.applied == 0 && !state.absent {
+	if state.memory == nil && state.lastEvent == 0 && state.quiet == nil && state.applied == 0 && !state.absent && state.writes == nil {
 		delete(s.keys, key)
 	}
 }
