@@ -73,12 +73,14 @@ type sized struct {
 // overflowError is the error of objects that are more than their limit.
 type overflowError struct {
 	source source
+	// problem is a predicate of the objects.
+	problem string
 }
 
 // Error implements error.
 func (e *overflowError) Error() string {
-	return fmt.Sprintf("the %s in namespace %q with labels %s have more than %d MiB: delete there what is not needed",
-		e.source.resource.GroupResource(), e.source.namespace, e.source.selector, e.source.limit>>20)
+	return fmt.Sprintf("the %s in namespace %q with labels %s %s: delete there what is not needed",
+		e.source.resource.GroupResource(), e.source.namespace, e.source.selector, e.problem)
 }
 
 func newObjects(s source, changed func(cache.ObjectName)) *objects {
@@ -112,6 +114,9 @@ func (o *objects) observe(ctx context.Context, resync time.Duration) {
 			list, err := client.List(ctx, options)
 			if err == nil {
 				err = remotecluster.CheckWhole(&options, list)
+			}
+			if tooLarge, ok := errors.AsType[*remotecluster.TooLargeError](err); ok {
+				err = &overflowError{o.source, "cannot be read, since " + tooLarge.Error()}
 			}
 			return list, o.record(err)
 		},
@@ -255,7 +260,7 @@ func (o *objects) exceeds(size int) bool { return o.source.limit > 0 && size > o
 func (o *objects) overflow() error {
 	before := o.items
 	o.items, o.size = map[cache.ObjectName]sized{}, 0
-	o.err = &overflowError{source: o.source}
+	o.err = &overflowError{o.source, fmt.Sprintf("have more than %d MiB", o.source.limit>>20)}
 	if o.stop != nil {
 		o.stop()
 	}

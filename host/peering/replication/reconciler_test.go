@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
 const (
@@ -265,6 +267,7 @@ func TestErrorsAreRecordedOnTheObject(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		verb  string
+		err   error
 		there []runtime.Object
 		want  string
 	}{
@@ -272,10 +275,15 @@ func TestErrorsAreRecordedOnTheObject(t *testing.T) {
 		"listing is forbidden":             {verb: "list", want: "rome may not list"},
 		"an unmanaged object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "has an unmanaged object with this name"},
 		"the provider has too many copies": {there: tooManyCopies(), want: "have more than 8 MiB: delete there what is not needed"},
+		"the provider answers too much":    {verb: "list", err: &remotecluster.TooLargeError{Limit: 16 << 20}, want: "cannot be read, since the answer is larger than 16 MiB: delete there what is not needed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := dynamicClient(tc.there...)
-			if tc.verb != "" {
+			if tc.err != nil {
+				remote.PrependReactor(tc.verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, fmt.Errorf("reading the answer: %w", tc.err)
+				})
+			} else if tc.verb != "" {
 				remote.PrependReactor(tc.verb, "*", forbidden(tc.verb))
 			}
 			w := newFixture(t, dynamicClient(ownObject()), remote, secret())

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/budget"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -54,16 +55,23 @@ type reflector struct {
 	// locals are those of all peers, remotes the copies of this one.
 	locals  *locals
 	remotes map[schema.GroupVersionResource]*objects
+	// budget is that of the statuses of this peer, and writes counts those of each object. The worker uses them.
+	budget *budget.Budget
+	writes map[key]*budget.Object
 }
 
 const (
 	// waitPoll is the requeue interval of an object that waits for its provider.
 	waitPoll = 5 * time.Second
+	// maxStatus bounds the status of an object that has a VirtualNode made of it, in bytes. One of a
+	// ResourceSlice has 3 KiB.
+	maxStatus = 64 << 10
 )
 
 // run replicates objects until the context ends.
 func (r *reflector) run(ctx context.Context) {
 	copies := labels.SelectorFromSet(labels.Set{liqocorev1beta1.OriginIDLabel: r.own, liqocorev1beta1.ReplicatedLabel: "true"}).String()
+	r.budget, r.writes = budget.New(), map[key]*budget.Object{}
 	r.queue, r.remotes = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]()), map[schema.GroupVersionResource]*objects{}
 	for _, resource := range r.resources {
 		from := source{client: r.remote, resource: resource, namespace: r.peer.remoteNamespace, selector: copies, limit: MaxCopies}
@@ -147,6 +155,9 @@ func (r *reflector) findLocal(item key) *unstructured.Unstructured {
 // replicate replicates one object.
 func (r *reflector) replicate(ctx context.Context, item key) error {
 	local := r.findLocal(item)
+	if local == nil {
+		delete(r.writes, item)
+	}
 	if err := checkLabels(local, r.peer.id); errors.Is(err, errNotReplicated) {
 		return nil
 	} else if err != nil {
@@ -243,13 +254,35 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 		uid := remote.GetUID()
 		err = ignoreNotFound(remotes.Delete(ctx, item.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}))
 	case copyStatus:
-		updated := local.DeepCopy()
-		updated.Object["status"] = remote.Object["status"]
-		_, err = locals.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		err = r.copyStatus(ctx, locals, item, local, remote)
 	default:
 		err = errors.New("unknown step")
 	}
 	return err
+}
+
+// copyStatus copies the status of a copy, which its cluster can write large and often.
+func (r *reflector) copyStatus(ctx context.Context, locals dynamic.ResourceInterface, item key, local, remote *unstructured.Unstructured) error {
+	status, err := json.Marshal(remote.Object["status"])
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	// That of a NamespaceMap grows with the namespaces of this cluster, and is bounded by the API server.
+	if len(status) > maxStatus && item.resource.Resource != "namespacemaps" {
+		return fmt.Errorf("its status in cluster %q has %d KiB, and at most %d KiB are copied: an administrator of that cluster must correct it", r.peer.id, len(status)>>10, maxStatus>>10)
+	}
+	if r.writes[item] == nil {
+		r.writes[item] = &budget.Object{}
+	}
+	if wait := r.budget.Take(r.writes[item], local.GetUID(), len(status), time.Now()); wait > 0 {
+		log.FromContext(ctx).V(1).Info("The status changes too often, waiting", "resource", item.resource.Resource, "name", item.name, "after", wait)
+		r.queue.AddAfter(item, wait)
+		return nil
+	}
+	updated := local.DeepCopy()
+	updated.Object["status"] = remote.Object["status"]
+	_, err = locals.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	return err //nolint:wrapcheck // act names the step.
 }
 
 // checkOrigin returns an error if the local object of a copy exists in another namespace.
