@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,8 +16,12 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// statusQuiet is how long the event about another writer of the status is not repeated.
-const statusQuiet = 30 * time.Minute
+const (
+	// statusQuiet is how long an event about the status is not repeated.
+	statusQuiet = 30 * time.Minute
+	// maxStatus bounds the status of a custom resource, in bytes of JSON.
+	maxStatus = 256 << 10
+)
 
 // CustomResource is a kind that a ResourceReflection names.
 type CustomResource struct {
@@ -62,10 +67,7 @@ func (c CustomResource) report(local, current *unstructured.Unstructured, in eng
 	before := forgelocal.DeepCopyStatus(local)
 	after, err := forgelocal.CustomResourceStatus(current)
 	if err != nil {
-		return []engine.Action{engine.RecordEvent{
-			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Quiet: statusQuiet,
-			Message: "The status that cluster " + in.Facts.ProviderClusterID + " reports is not copied, because controllers here could not read it: " + err.Error(),
-		}}, nil
+		return notCopied(in, "because controllers here could not read it: "+err.Error()), nil
 	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil, nil
@@ -73,6 +75,10 @@ func (c CustomResource) report(local, current *unstructured.Unstructured, in eng
 	text, err := json.Marshal(after)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a decoded object can be encoded
+	}
+	if len(text) > maxStatus {
+		return notCopied(in, fmt.Sprintf("because it has %d KiB and may have %d. Ask the operator of that cluster what writes it, or set spec.direction of ResourceReflection %s to SpecOnly.",
+			len(text)>>10, maxStatus>>10, c.Name)), nil
 	}
 	last, _ := in.Memory.(engine.LastWrite)
 	var actions []engine.Action
@@ -91,6 +97,13 @@ func (c CustomResource) report(local, current *unstructured.Unstructured, in eng
 		engine.PatchLocalStatus{Old: content(before), New: content(after), InObject: c.StatusInObject},
 		engine.Remember{Value: last.Wrote(string(text), in.Facts.Now)},
 	), nil
+}
+
+func notCopied(in engine.Input, cause string) []engine.Action {
+	return []engine.Action{engine.RecordEvent{
+		Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Quiet: statusQuiet,
+		Message: "The status that cluster " + in.Facts.ProviderClusterID + " reports is not copied, " + cause,
+	}}
 }
 
 // content returns a status in a form that the engine can compare.

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -109,14 +110,24 @@ func TestTheStatusOfACustomResourceComesBack(t *testing.T) {
 	}
 }
 
-// A status that controllers of the consumer cannot decode stays away from them, and its object says so.
+// A status that controllers of the consumer cannot decode, or that fills etcd, stays away, and its object says so.
 func TestAHostileStatusOfACustomResourceIsNotCopied(t *testing.T) {
-	in := input(certificateWith(nil), managed(certificateWith(map[string]any{"notAfter": "2026-11-28T23:59:60Z"})))
-	assert.Empty(t, statuses(t, certificate.defined(), in))
-	actions, err := certificate.defined().Decide(in)
-	require.NoError(t, err)
-	event, _ := actions[len(actions)-1].(engine.RecordEvent)
-	assert.Contains(t, event.Message, "status.notAfter: a time that does not exist")
+	for name, tc := range map[string]struct {
+		status map[string]any
+		want   string
+	}{
+		"a time that Go does not decode": {map[string]any{"notAfter": "2026-11-28T23:59:60Z"}, "controllers here could not read it: status.notAfter: a time that does not exist"},
+		"more than a status has":         {map[string]any{"message": strings.Repeat("x", 1<<20)}, "because it has 1024 KiB and may have 256."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(certificateWith(nil), managed(certificateWith(tc.status)))
+			assert.Empty(t, statuses(t, certificate.defined(), in))
+			actions, err := certificate.defined().Decide(in)
+			require.NoError(t, err)
+			event, _ := actions[len(actions)-1].(engine.RecordEvent)
+			assert.Contains(t, event.Message, tc.want)
+		})
+	}
 }
 
 // A controller of the consumer that writes the status too does not cause a write per second.
