@@ -1,6 +1,7 @@
 package resourceslice
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -40,17 +41,61 @@ func setVirtualNode(vn *offloadingv1beta1.VirtualNode, slice *authv1beta1.Resour
 	})
 	vn.Spec.ClusterID = provider
 	vn.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret}
-	vn.Spec.Labels = merge(merge(vn.Spec.Labels, slice.Status.NodeLabels), map[string]string{liqocorev1beta1.RemoteClusterIDLabel: string(provider)})
+	before, isRecorded := recordedKeys(vn)
+	var now sliceKeys
+	vn.Spec.Labels, now.Labels = follow(vn.Spec.Labels, slice.Status.NodeLabels, before.Labels, isRecorded)
+	vn.Spec.Labels = merge(vn.Spec.Labels, map[string]string{liqocorev1beta1.RemoteClusterIDLabel: string(provider)})
 	vn.Spec.ResourceQuota.Hard = slice.Status.Resources.DeepCopy()
 	vn.Spec.StorageClasses = slices.Clone(slice.Status.StorageClasses)
 	vn.Spec.IngressClasses = slices.Clone(slice.Status.IngressClasses)
 	vn.Spec.LoadBalancerClasses = slices.Clone(slice.Status.LoadBalancerClasses)
-	if len(slice.Status.NodeSelector) > 0 {
-		if vn.Spec.OffloadingPatch == nil {
-			vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
+	if patch := vn.Spec.OffloadingPatch; patch != nil || len(slice.Status.NodeSelector) > 0 {
+		if patch == nil {
+			patch = &offloadingv1beta1.OffloadingPatch{}
+			vn.Spec.OffloadingPatch = patch
 		}
-		vn.Spec.OffloadingPatch.NodeSelector = maps.Clone(slice.Status.NodeSelector)
+		patch.NodeSelector, now.NodeSelector = follow(patch.NodeSelector, slice.Status.NodeSelector, before.NodeSelector, isRecorded)
 	}
+	text, _ := json.Marshal(now) // Lists of texts.
+	vn.Annotations = merge(vn.Annotations, map[string]string{sliceAnnotation: string(text)})
+}
+
+// sliceAnnotation on a VirtualNode names what of its labels and of its node selector is of the slice. What
+// the provider reports no longer is removed; what an administrator set stays.
+const sliceAnnotation = "longshore.dev/from-resourceslice"
+
+// sliceKeys is the value of sliceAnnotation.
+type sliceKeys struct {
+	Labels       []string `json:"labels,omitempty"`
+	NodeSelector []string `json:"nodeSelector,omitempty"`
+}
+
+// recordedKeys returns what is recorded, and false on a VirtualNode of an earlier version.
+func recordedKeys(vn *offloadingv1beta1.VirtualNode) (sliceKeys, bool) {
+	var keys sliceKeys
+	err := json.Unmarshal([]byte(vn.Annotations[sliceAnnotation]), &keys)
+	return keys, err == nil
+}
+
+// follow returns entries with those that the slice reports instead of those that it reported before, and the
+// keys that are of the slice. An entry of an administrator stays, also if the slice reports another one; on a
+// VirtualNode without a record, all that the slice reports is of the slice.
+func follow(have, reported map[string]string, before []string, isRecorded bool) (entries map[string]string, keys []string) {
+	entries = maps.Clone(have)
+	for _, key := range before {
+		delete(entries, key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(reported)) {
+		if _, isSet := entries[key]; isSet && isRecorded {
+			continue
+		}
+		keys = append(keys, key)
+		entries = merge(entries, map[string]string{key: reported[key]})
+	}
+	if len(entries) == 0 {
+		return nil, keys
+	}
+	return entries, keys
 }
 
 // merge returns the entries of both maps; those of over win.

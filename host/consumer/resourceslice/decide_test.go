@@ -68,3 +68,47 @@ func TestVirtualNodeFollowsItsSlice(t *testing.T) {
 	assert.Equal(t, map[string]string{"tenant": "rome"}, vn.Spec.OffloadingPatch.NodeSelector)
 	assert.Equal(t, []string{"secret"}, vn.Spec.OffloadingPatch.LabelsNotReflected, "the rest of the patch belongs to the administrator")
 }
+
+// What the provider withdraws goes, and what an administrator set stays.
+func TestWhatAProviderWithdrawsGoes(t *testing.T) {
+	type entries = map[string]string
+	own := func(labels entries) entries { return merge(labels, entries{"liqo.io/remote-cluster-id": "milan"}) }
+	vn := &offloadingv1beta1.VirtualNode{}
+	report := func(labels, selector entries) {
+		slice := &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{NodeLabels: labels, NodeSelector: selector}}
+		setVirtualNode(vn, slice, "milan", "kubeconfig")
+		before := vn.DeepCopy()
+		setVirtualNode(vn, slice, "milan", "kubeconfig")
+		assert.Equal(t, before, vn, "the second time nothing changes")
+	}
+	report(entries{"region": "eu", "gpu": "yes"}, entries{"tenant": "rome"})
+	assert.Equal(t, own(entries{"region": "eu", "gpu": "yes"}), vn.Spec.Labels)
+	assert.Equal(t, entries{"tenant": "rome"}, vn.Spec.OffloadingPatch.NodeSelector)
+
+	vn.Spec.Labels["team"], vn.Spec.OffloadingPatch.NodeSelector["disk"] = "a", "ssd"
+	report(entries{"region": "us"}, nil)
+	assert.Equal(t, own(entries{"region": "us", "team": "a"}), vn.Spec.Labels, "changed, withdrawn, set by hand")
+	assert.Equal(t, entries{"disk": "ssd"}, vn.Spec.OffloadingPatch.NodeSelector)
+
+	report(entries{"region": "us", "team": "b"}, entries{"disk": "hdd", "tenant": "rome"})
+	assert.Equal(t, own(entries{"region": "us", "team": "a"}), vn.Spec.Labels, "a provider neither changes what is set by hand")
+	assert.Equal(t, entries{"disk": "ssd", "tenant": "rome"}, vn.Spec.OffloadingPatch.NodeSelector)
+	report(nil, nil)
+	assert.Equal(t, own(entries{"team": "a"}), vn.Spec.Labels, "nor removes it")
+	assert.Equal(t, entries{"disk": "ssd"}, vn.Spec.OffloadingPatch.NodeSelector)
+
+	delete(vn.Spec.OffloadingPatch.NodeSelector, "disk")
+	report(nil, nil)
+	assert.Empty(t, vn.Spec.OffloadingPatch.NodeSelector)
+}
+
+// A VirtualNode of an earlier version does not say what of it is of the slice.
+func TestAVirtualNodeOfAnEarlierVersionFollowsItsSlice(t *testing.T) {
+	vn := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{Labels: map[string]string{"region": "eu", "team": "a"}}}
+	report := func(labels map[string]string) map[string]string {
+		setVirtualNode(vn, &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{NodeLabels: labels}}, "milan", "kubeconfig")
+		return vn.Spec.Labels
+	}
+	assert.Equal(t, "us", report(map[string]string{"region": "us"})["region"])
+	assert.Equal(t, map[string]string{"team": "a", "liqo.io/remote-cluster-id": "milan"}, report(nil))
+}
