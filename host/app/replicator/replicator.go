@@ -90,6 +90,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 	reconciler := &replication.Reconciler{
 		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator"),
 		Options: replication.Options{
+			Now:       time.Now,
 			ClusterID: options.ClusterID,
 			Resources: []schema.GroupVersionResource{
 				offloadingv1beta1.GroupVersion.WithResource("namespacemaps"),

@@ -109,10 +109,10 @@ func fill(v reflect.Value, items, bytes int) {
 	}
 }
 
-// A provider fills etcd and the memory of the consumer's controllers neither with one field of a status nor
-// with all of them, nor with what its statuses leave behind in the local pod.
-func TestAHostileStatusIsSmall(t *testing.T) {
-	const eachText, eachList = 8 << 10, 120
+// hostileStatuses are statuses with much in one field, and in all of them.
+func hostileStatuses() map[string]corev1.PodStatus {
+	const eachList = 120
+	long := strings.Repeat("z", 8<<10)
 	full := corev1.PodStatus{}
 	fill(reflect.ValueOf(&full).Elem(), 7, 2048)
 	for i := range full.Conditions {
@@ -127,7 +127,7 @@ func TestAHostileStatusIsSmall(t *testing.T) {
 			for n := range eachList {
 				for f := range items.Index(n).NumField() {
 					if text := items.Index(n).Field(f); text.Kind() == reflect.String {
-						text.SetString(strings.Repeat("z", eachText))
+						text.SetString(long)
 					}
 				}
 			}
@@ -146,7 +146,6 @@ func TestAHostileStatusIsSmall(t *testing.T) {
 		}
 		return status
 	}
-	long := strings.Repeat("z", eachText)
 	hostile["messages of containers that wait"] = of(func(s *corev1.ContainerStatus) { s.State.Waiting = &corev1.ContainerStateWaiting{Message: long} })
 	hostile["messages of containers that ended"] = of(func(s *corev1.ContainerStatus) { s.State.Terminated = &corev1.ContainerStateTerminated{Message: long} })
 	hostile["last messages"] = of(func(s *corev1.ContainerStatus) {
@@ -161,7 +160,14 @@ func TestAHostileStatusIsSmall(t *testing.T) {
 	hostile["groups"] = of(func(s *corev1.ContainerStatus) {
 		s.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{SupplementalGroups: make([]int64, 1<<10)}}
 	})
-	for name, reported := range hostile {
+	return hostile
+}
+
+// A provider fills etcd and the memory of the consumer's controllers neither with one field of a status nor
+// with all of them, nor with what its statuses leave behind in the local pod.
+func TestAHostileStatusIsSmall(t *testing.T) {
+	long := strings.Repeat("z", 8<<10)
+	for name, reported := range hostileStatuses() {
 		for _, containers := range []int{0, 1, 2, 10} {
 			t.Run(fmt.Sprintf("%s, %d containers of each sort", name, containers), func(t *testing.T) {
 				room := 48<<10 + 3*containers*(4<<10)

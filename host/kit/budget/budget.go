@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// ObjectBurst is how many writes of one object are made at once, and ObjectInterval how often one more
-	// is made. A pod that starts has five.
-	ObjectBurst    = 30
+	// ObjectBurst is how many writes of one object are made at once. A pod that starts has five.
+	ObjectBurst = 30
+	// ObjectInterval is how often one more is made.
 	ObjectInterval = 2 * time.Second
 	// burst is how much is written at once of all objects together, in KiB, and perSecond how much more. etcd has
 	// room for 2 GiB and keeps what was written in the last five minutes: 10,000 pods that start have 200 MiB.

@@ -58,6 +58,7 @@ type Options struct {
 	Local dynamic.Interface
 	// Connect creates a client of a provider.
 	Connect func(*rest.Config) (dynamic.Interface, error)
+	Now     func() time.Time
 }
 
 // Reconciler runs one reflector per control-plane kubeconfig Secret.
@@ -268,7 +269,7 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 		own: r.Options.ClusterID, peer: p, resources: r.Options.Resources, resync: r.Options.Resync,
 		local: r.Options.Local, remote: remote, errors: newErrorReporter(r.Events, p),
 		isUnreachable: func(ctx context.Context) (bool, error) { return r.isUnreachable(ctx, p.id) },
-		locals:        r.locals,
+		locals:        r.locals, now: r.Options.Now,
 	}}
 	logger.Info("Starting replication", "localNamespace", p.localNamespace, "remoteNamespace", p.remoteNamespace)
 	go func() {

@@ -130,7 +130,7 @@ func newFixture(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, obje
 	w := fixture{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
 		Client: c, Events: recorder,
 		Options: Options{
-			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local,
+			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local, Now: time.Now,
 			Connect: func(*rest.Config) (dynamic.Interface, error) { return remote, nil },
 		},
 		base: ctx, running: map[client.ObjectKey]*session{}, released: map[client.ObjectKey]string{},

@@ -50,6 +50,7 @@ type reflector struct {
 	isUnreachable func(ctx context.Context) (bool, error)
 	// errors records errors of replication.
 	errors *errorReporter
+	now    func() time.Time
 
 	queue workqueue.TypedRateLimitingInterface[key]
 	// locals are those of all peers, remotes the copies of this one.
@@ -274,7 +275,7 @@ func (r *reflector) copyStatus(ctx context.Context, locals dynamic.ResourceInter
 	if r.writes[item] == nil {
 		r.writes[item] = &budget.Object{}
 	}
-	if wait := r.budget.Take(r.writes[item], local.GetUID(), len(status), time.Now()); wait > 0 {
+	if wait := r.budget.Take(r.writes[item], local.GetUID(), len(status), r.now()); wait > 0 {
 		log.FromContext(ctx).V(1).Info("The status changes too often, waiting", "resource", item.resource.Resource, "name", item.name, "after", wait)
 		r.queue.AddAfter(item, wait)
 		return nil
