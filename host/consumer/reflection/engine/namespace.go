@@ -137,24 +137,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for local, ns := range e.namespaces {
-		to, isWanted := wanted[local]
-		switch {
-		case isWanted && to.remote == ns.remote && to.isWithdrawn:
-			if !ns.isWithdrawn.Swap(true) {
-				log.Info("A namespace is no longer offloaded, nothing new is sent", "namespace", local, "remoteNamespace", ns.remote)
-				e.requeueNamespace(local)
-			}
-			continue
-		case isWanted && to.remote == ns.remote && !ns.isWithdrawn.Load():
-			continue
-		}
-		// One that is requested again begins anew: what was to be sent meanwhile is decided again.
-		log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
-		e.stopNamespace(ns)
-		delete(e.namespaces, local)
-		e.dropNamespace(local)
-	}
+	e.endUnwanted(log, wanted)
 	taken := map[string]string{}
 	for local, ns := range e.namespaces {
 		taken[ns.remote] = local
@@ -181,6 +164,27 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 		log.Info("Started the reflection of namespaces", "started", started, "reflected", len(e.namespaces))
 	}
 	e.markSettledLocked()
+}
+
+// endUnwanted stops the namespaces that are no longer mapped, and withdraws those that are no longer
+// requested. One that is requested again is stopped, to begin anew: what was not sent meanwhile is decided
+// again. The caller holds the lock.
+func (e *Engine) endUnwanted(log logr.Logger, wanted map[string]target) {
+	for local, ns := range e.namespaces {
+		to := wanted[local]
+		switch {
+		case to.remote == ns.remote && to.isWithdrawn:
+			if !ns.isWithdrawn.Swap(true) {
+				log.Info("A namespace is no longer offloaded, nothing new is sent", "namespace", local, "remoteNamespace", ns.remote)
+				e.requeueNamespace(local)
+			}
+		case to.remote != ns.remote || ns.isWithdrawn.Load():
+			log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
+			e.stopNamespace(ns)
+			delete(e.namespaces, local)
+			e.dropNamespace(local)
+		}
+	}
 }
 
 // followed returns the reflected namespaces, local → remote.

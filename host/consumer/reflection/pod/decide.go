@@ -145,10 +145,8 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		return keep(keepFinished), nil
 	case o.shadow == nil && o.stalePod != nil:
 		return append(o.deleteOrphans(), engine.Requeue{After: staleRemotePodRetry, Reason: waitStaleRemotePod}), nil
-	case o.shadow == nil && in.Facts.IsWithdrawn:
-		return d.endWithdrawn(o)
 	case o.shadow == nil: // rows 8 and 10
-		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
+		return d.begin(o)
 	}
 	gates := o.localGates()
 	actions := o.addLabel(d.mirrorStatus(o)) // rows 8 and 13
@@ -159,12 +157,17 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	return append(actions, d.syncMetadata(o)...), nil
 }
 
-// endWithdrawn ends a pod whose namespace is no longer offloaded once nothing of it runs in the provider.
-func (d *Definition) endWithdrawn(o observation) ([]engine.Action, error) {
-	if o.pod != nil || o.in.IsDependentLost || o.in.Facts.RemoteUnknown {
+// begin offloads a pod. One whose namespace is no longer offloaded ends, once nothing of it runs in the
+// provider.
+func (d *Definition) begin(o observation) ([]engine.Action, error) {
+	switch {
+	case !o.in.Facts.IsWithdrawn:
+		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
+	case o.pod != nil || o.in.IsDependentLost || o.in.Facts.RemoteUnknown:
 		return keep(keepWithdrawn), nil
+	default:
+		return d.Fallback(o.in)
 	}
-	return d.Fallback(o.in)
 }
 
 // endAborted removes what is left of a pod whose offloading was aborted.
