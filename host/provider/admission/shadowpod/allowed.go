@@ -25,10 +25,14 @@ type Allowed struct {
 // check denies a ShadowPod that chooses more than is allowed. It is pure.
 func (a *Allowed) check(raw []byte) admission.Response {
 	var shadow struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
 		Spec struct {
 			Pod struct {
-				PriorityClassName string `json:"priorityClassName"`
-				SchedulerName     string `json:"schedulerName"`
+				PriorityClassName string           `json:"priorityClassName"`
+				SchedulerName     string           `json:"schedulerName"`
+				Affinity          *corev1.Affinity `json:"affinity"`
 			} `json:"pod"`
 		} `json:"spec"`
 	}
@@ -45,5 +49,20 @@ func (a *Allowed) check(raw []byte) admission.Response {
 	if pod.SchedulerName != corev1.DefaultSchedulerName && !isAllowed(a.Schedulers, pod.SchedulerName) {
 		return admission.Denied(fmt.Sprintf("the provider allows no consumer the scheduler %q: its administrator can add the name to --consumer-schedulers", pod.SchedulerName))
 	}
+	if keepsOthersAway(pod.Affinity, shadow.Metadata.Namespace) {
+		return admission.Denied("required podAntiAffinity with namespaceSelector, or with other namespaces, is not allowed: " +
+			"it would keep pods of others from nodes of the provider. Remove these fields: without them, the term is about the pod's own namespace")
+	}
 	return admission.Allowed("")
+}
+
+// keepsOthersAway reports whether an affinity keeps pods of other namespaces from nodes: the scheduler
+// respects required anti-affinity of the pods that run for all pods that come.
+func keepsOthersAway(affinity *corev1.Affinity, namespace string) bool {
+	if affinity == nil || affinity.PodAntiAffinity == nil {
+		return false
+	}
+	return slices.ContainsFunc(affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(term corev1.PodAffinityTerm) bool {
+		return term.NamespaceSelector != nil || slices.ContainsFunc(term.Namespaces, func(name string) bool { return name != namespace })
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -18,6 +20,11 @@ func TestAConsumerChoosesAPriorityClassAndASchedulerOfTheProvidersLists(t *testi
 	}
 	scheduler := func(name string) *offloadingv1beta1.ShadowPod {
 		return shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.SchedulerName = name })
+	}
+	away := func(term corev1.PodAffinityTerm) *offloadingv1beta1.ShadowPod {
+		return shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+		})
 	}
 	for name, tc := range map[string]struct {
 		shadow  *offloadingv1beta1.ShadowPod
@@ -33,6 +40,10 @@ func TestAConsumerChoosesAPriorityClassAndASchedulerOfTheProvidersLists(t *testi
 		"a scheduler":                                         {shadow: scheduler("binpack"), denial: `the provider allows no consumer the scheduler "binpack"`},
 		"a scheduler that it allows":                          {shadow: scheduler("binpack"), allowed: Allowed{Schedulers: []string{"binpack"}}},
 		"a scheduler with the name of a class that it allows": {shadow: scheduler("high"), allowed: Allowed{PriorityClasses: []string{"high"}}, denial: `"high"`},
+		"anti-affinity to its own pods":                       {shadow: away(corev1.PodAffinityTerm{TopologyKey: "kubernetes.io/hostname"})},
+		"the same, with the name of its namespace":            {shadow: away(corev1.PodAffinityTerm{Namespaces: []string{shadowPod(nil).Namespace}})},
+		"anti-affinity to pods of another namespace":          {shadow: away(corev1.PodAffinityTerm{Namespaces: []string{"default"}}), denial: "it would keep pods of others from nodes"},
+		"anti-affinity to pods of all namespaces":             {shadow: away(corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}), denial: "it would keep pods of others from nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &Mutator{Allowed: tc.allowed}
