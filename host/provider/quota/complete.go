@@ -9,6 +9,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -87,18 +88,30 @@ func defaultRequests(ranges []corev1.LimitRange) corev1.ResourceList {
 }
 
 // Beyond returns what a pod requests that is more than what its ShadowPod does: what webhooks and
-// controllers of this cluster added to it. It is empty if nothing is.
-func Beyond(shadow, pod *corev1.PodSpec) corev1.ResourceList {
+// controllers of this cluster added to it, and what its kubelet has not given back yet after a resize. It is
+// empty if nothing is.
+func Beyond(shadow *corev1.PodSpec, pod *corev1.Pod) corev1.ResourceList {
 	wanted, err := Requests(shadow)
 	if err != nil {
 		return nil // It was created without this check.
 	}
-	has, err := Requests(pod)
+	has, err := Holds(pod)
 	if err != nil {
 		return nil
 	}
 	maps.DeleteFunc(has, func(name corev1.ResourceName, amount resource.Quantity) bool { return amount.Cmp(wanted[name]) <= 0 })
 	return has
+}
+
+// Holds returns what a pod requests, or has where that is more: its kubelet may refuse to make it smaller.
+func Holds(pod *corev1.Pod) (corev1.ResourceList, error) {
+	requests, err := Requests(&pod.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return larger(requests, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})), nil
 }
 
 // requestsOfPod returns what counts of a ShadowPod: the requests of its spec, or those of its pod where they

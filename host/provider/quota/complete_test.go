@@ -50,9 +50,15 @@ func TestCompleteWith(t *testing.T) {
 func TestBeyond(t *testing.T) {
 	spec := func(containers ...corev1.Container) *corev1.PodSpec { return &corev1.PodSpec{Containers: containers} }
 	web, proxy := corev1.Container{Name: "web", Resources: cpu("1")}, corev1.Container{Name: "proxy", Resources: cpu("500m")}
-	assert.Empty(t, Beyond(spec(web), spec(web)))
-	assert.Empty(t, Beyond(spec(web, proxy), spec(web)), "a pod whose resize is under way")
-	beyond := Beyond(spec(web), spec(web, proxy))
+	pod := func(containers ...corev1.Container) *corev1.Pod { return &corev1.Pod{Spec: *spec(containers...)} }
+	assert.Empty(t, Beyond(spec(web), pod(web)))
+	assert.Empty(t, Beyond(spec(web, proxy), pod(web)), "a pod whose resize is under way")
+	held := pod(web)
+	held.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Resources: &corev1.ResourceRequirements{Requests: cpu("2").Requests}}}
+	kept := Beyond(spec(web), held)
+	assert.Equal(t, "2", kept.Cpu().String(), "a kubelet that does not make a pod smaller")
+	assert.Len(t, kept, 1)
+	beyond := Beyond(spec(web), pod(web, proxy))
 	assert.Len(t, beyond, 1, "the pod itself counts as before")
 	assert.Equal(t, "1500m", beyond.Cpu().String())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -155,10 +156,18 @@ func TestPodChanged(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"a label":                {func(p *corev1.Pod) { p.Labels = nil }, true},
-		"an annotation":          {func(p *corev1.Pod) { p.Annotations["x"] = "y" }, true},
-		"the phase":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
-		"a condition":            {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
+		"a label":       {func(p *corev1.Pod) { p.Labels = nil }, true},
+		"an annotation": {func(p *corev1.Pod) { p.Annotations["x"] = "y" }, true},
+		"the phase":     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
+		"a condition":   {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
+		"what its kubelet has not given back": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: p.Spec.Containers[0].Name, Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("9Gi")}},
+			}}
+		}, true},
+		"a container that starts": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Ready: true, Resources: &p.Spec.Containers[0].Resources}}
+		}, false},
 		"a managed field":        {func(p *corev1.Pod) { p.ManagedFields = managedByController(`{"f:metadata":{}}`) }, false},
 		"a finalizer":            {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, false},
 		"the deletion timestamp": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, false},

@@ -112,7 +112,8 @@ func ignoreOwnStatus() predicate.Predicate {
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// podChanged passes changes of the phase, of containers, of labels and of annotations, and deletions. A pod
+// podChanged passes changes of the phase, of containers and of what they hold, of labels and of annotations,
+// and deletions. A pod
 // that loses the managed-by label leaves the cache, which is a deletion too.
 func podChanged() predicate.Predicate {
 	return predicate.Funcs{
@@ -121,9 +122,16 @@ func podChanged() predicate.Predicate {
 			before, okBefore := e.ObjectOld.(*corev1.Pod)
 			after, okAfter := e.ObjectNew.(*corev1.Pod)
 			return okBefore && okAfter && (before.Status.Phase != after.Status.Phase || !quantity.Equal(before.Spec.Containers, after.Spec.Containers) ||
-				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations))
+				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) || holdsOther(before, after))
 		},
 	}
+}
+
+// holdsOther reports whether a pod holds other resources than before: its kubelet has resized it.
+func holdsOther(before, after *corev1.Pod) bool {
+	had, beforeErr := quota.Holds(before)
+	has, afterErr := quota.Holds(after)
+	return beforeErr == nil && afterErr == nil && !quantity.Equal(had, has)
 }
 
 // Reconcile creates and updates the pod of one ShadowPod.
@@ -347,7 +355,7 @@ func mergePatch(body map[string]any) (client.Patch, error) {
 // Other phases are not read by consumers and are written only together with the removal of a refusal
 // (ADR 45), or with requests.
 func (r *Reconciler) reportStatus(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
-	phase, refused, beyond := pod.Status.Phase, shadow.Status.Reason != "", quota.Beyond(&shadow.Spec.Pod, &pod.Spec)
+	phase, refused, beyond := pod.Status.Phase, shadow.Status.Reason != "", quota.Beyond(&shadow.Spec.Pod, pod)
 	isCounted := quantity.Equal(shadow.Status.Requests, beyond)
 	if phase == "" || isCounted && !refused && (!podend.IsTerminal(phase) || shadow.Status.Phase == phase) {
 		return nil
