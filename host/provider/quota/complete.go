@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // complete returns a ShadowPod whose pod has what this cluster's API server will add to it before any
@@ -103,11 +104,16 @@ func Beyond(shadow *corev1.PodSpec, pod *corev1.Pod) corev1.ResourceList {
 	return has
 }
 
-// Holds returns what a pod requests, or has where that is more: its kubelet may refuse to make it smaller.
+// Holds returns what a pod requests, or has where that is more: its kubelet may refuse to make it smaller. A
+// status with an amount that is out of bounds says nothing.
 func Holds(pod *corev1.Pod) (corev1.ResourceList, error) {
 	requests, err := Requests(&pod.Spec)
 	if err != nil {
 		return nil, err
+	}
+	// A status is written by a kubelet, but amounts are bounded before anything computes with them.
+	if quantity.CheckAll(&pod.Status) != nil {
+		return requests, nil
 	}
 	return larger(requests, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,

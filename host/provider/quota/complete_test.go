@@ -58,6 +58,8 @@ func TestBeyond(t *testing.T) {
 	kept := Beyond(spec(web), held)
 	assert.Equal(t, "2", kept.Cpu().String(), "a kubelet that does not make a pod smaller")
 	assert.Len(t, kept, 1)
+	held.Status.ContainerStatuses[0].Resources.Requests = cpu("1e30000000").Requests
+	assert.Empty(t, Beyond(spec(web), held), "an amount that takes minutes to compute with")
 	beyond := Beyond(spec(web), pod(web, proxy))
 	assert.Len(t, beyond, 1, "the pod itself counts as before")
 	assert.Equal(t, "1500m", beyond.Cpu().String())
