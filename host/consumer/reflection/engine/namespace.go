@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -206,8 +205,7 @@ func (e *Engine) followedLocked() map[string]string {
 // an entry must also be in the spec; a followed namespace that is not is withdrawn until the provider
 // ends it. A followed namespace that is still requested continues too if the provider fails to restore
 // it, deletes it to create it again, or does not report it because it was restored from a backup:
-// its pods may run. With two
-// maps for one provider, ok is false and the current mapping stays in force.
+// its pods may run. With two maps for one provider, ok is false and the current mapping stays in force.
 func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]target, bool) {
 	if len(objects) > 1 {
 		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
