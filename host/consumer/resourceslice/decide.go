@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -58,6 +60,16 @@ func setVirtualNode(vn *offloadingv1beta1.VirtualNode, slice *authv1beta1.Resour
 	}
 	text, _ := json.Marshal(now) // Lists of texts.
 	vn.Annotations = merge(vn.Annotations, map[string]string{sliceAnnotation: string(text)})
+}
+
+// maxProblem bounds the text of a problem, in bytes: the provider writes what is wrong.
+const maxProblem = 500
+
+// checkLabels returns what is wrong with the labels and the node selector that a provider reports.
+func checkLabels(slice *authv1beta1.ResourceSlice) field.ErrorList {
+	status := field.NewPath("status")
+	return append(validation.ValidateLabels(slice.Status.NodeLabels, status.Child("nodeLabels")),
+		validation.ValidateLabels(slice.Status.NodeSelector, status.Child("nodeSelector"))...)
 }
 
 // sliceAnnotation on a VirtualNode names what of its labels and of its node selector is of the slice. What

@@ -76,6 +76,16 @@ func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
 		assert.Contains(t, <-recorder.Events, "InvalidResources Cluster milan grants resources that no Node can have", "%.30s", text)
 	}
 	slice.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	for _, set := range []func(map[string]string){
+		func(invalid map[string]string) { slice.Status.NodeLabels = invalid },
+		func(invalid map[string]string) { slice.Status.NodeSelector = invalid },
+	} {
+		set(map[string]string{"bad label!": "x"})
+		require.NoError(t, c.Update(t.Context(), slice))
+		owners()
+		assert.Contains(t, <-recorder.Events, "InvalidLabels Cluster milan reports labels that no Node can have")
+		set(nil)
+	}
 	require.NoError(t, c.Update(t.Context(), slice))
 	owners()
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(slice), vn))

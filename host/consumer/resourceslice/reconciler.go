@@ -25,6 +25,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
+	kitevents "github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
@@ -35,6 +36,7 @@ const (
 	reasonVirtualNodeCreated   = "VirtualNodeCreated"
 	reasonVirtualNodeConflict  = "VirtualNodeConflict"
 	reasonInvalidResources     = "InvalidResources"
+	reasonInvalidLabels        = "InvalidLabels"
 	actionComplete             = "Complete"
 	actionCreateVirtualNode    = "CreateVirtualNode"
 )
@@ -91,6 +93,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if err := quantity.CheckList(slice.Status.Resources); err != nil {
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidResources, actionCreateVirtualNode,
 			"Cluster %s grants resources that no Node can have, and the VirtualNode stays as it is: status.resources: %v. An administrator of the provider must correct the status of the slice.", provider, err)
+		return ctrl.Result{}, nil // The correction enqueues the slice.
+	}
+	if problems := checkLabels(slice); len(problems) > 0 {
+		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidLabels, actionCreateVirtualNode,
+			"Cluster %s reports labels that no Node can have, and the VirtualNode stays as it is: %s. An administrator of the provider must correct the status of the slice.", provider, kitevents.Cut(problems[0].Error(), maxProblem))
 		return ctrl.Result{}, nil // The correction enqueues the slice.
 	}
 	vn, err := r.ensureVirtualNode(ctx, slice, provider, made.Status.KubeconfigSecretRef.Name)

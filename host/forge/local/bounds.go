@@ -30,13 +30,16 @@ const (
 func boundStatus(status *corev1.PodStatus, in PodStatusInput) {
 	// Controllers of the consumer write these.
 	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
+	spec, have := &in.Local.Spec, &in.Local.Status
+	status.Conditions = validConditions(status.Conditions)
+	if len(status.Conditions) > maxItems {
+		dropConditions(status, spec)
+	}
 	bound(reflect.ValueOf(status).Elem())
 	if !slices.Contains([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}, status.Phase) {
 		status.Phase = corev1.PodUnknown
 	}
 	status.VolumeHealth = nil // The volumes are those of the provider.
-	status.Conditions = validConditions(status.Conditions)
-	spec, have := &in.Local.Spec, &in.Local.Status
 	boundContainers(status.InitContainerStatuses, have.InitContainerStatuses, spec.InitContainers, in.HasCurrentSpec)
 	boundContainers(status.ContainerStatuses, have.ContainerStatuses, spec.Containers, in.HasCurrentSpec)
 	boundContainers(status.EphemeralContainerStatuses, nil, nil, in.HasCurrentSpec)

@@ -258,3 +258,22 @@ func TestLocalGatesAreNotCut(t *testing.T) {
 	assert.Contains(t, status.Conditions, own)
 	assert.Len(t, status.Conditions, 1, "the rest has no room")
 }
+
+// Conditions of the provider take no place of those that Kubernetes reads.
+func TestForeignConditionsTakeNoPlace(t *testing.T) {
+	var conditions []corev1.PodCondition
+	for i := range 300 {
+		kind := corev1.PodConditionType(fmt.Sprint("example.com/", i))
+		if i >= 150 {
+			kind = corev1.PodInitialized
+		}
+		conditions = append(conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
+	conditions = append(conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	status := local.PodStatus(local.PodStatusInput{Local: podOf(1), Remote: &corev1.Pod{Status: corev1.PodStatus{Conditions: conditions}}, Now: now})
+	var kinds []corev1.PodConditionType
+	for _, condition := range status.Conditions {
+		kinds = append(kinds, condition.Type)
+	}
+	assert.Equal(t, []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady}, kinds)
+}

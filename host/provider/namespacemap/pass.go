@@ -214,7 +214,7 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 	left := 0
 	for _, local := range slices.Sorted(maps.Keys(p.nm.Status.CurrentMapping)) {
 		current := p.nm.Status.CurrentMapping[local]
-		if desired[local] == current.RemoteNamespace {
+		if remote, isDesired := desired[local]; isDesired && remote == current.RemoteNamespace {
 			continue
 		}
 		gone, err := p.removeOne(ctx, local, current.RemoteNamespace)

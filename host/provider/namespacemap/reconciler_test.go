@@ -2,11 +2,13 @@ package namespacemap
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,6 +118,21 @@ func TestAMappingThatIsNoLongerDesiredIsRemovedWithItsNamespace(t *testing.T) {
 	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
 	require.NoError(t, err)
 	assert.Empty(t, statusOf(t, c))
+}
+
+// A consumer may ask for a namespace without a name: it gets none, and its NamespaceMap ends like any other.
+func TestAMappingWithoutRemoteNameEnds(t *testing.T) {
+	nm := namespaceMap(map[string]string{"shop": ""}, nil)
+	c, seen, _ := reconcileOnce(t, nm)
+	assert.Len(t, seen, 1)
+	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["shop"].Phase)
+
+	nm = namespaceMap(nil, mapping{"shop": {Phase: offloadingv1beta1.MappingCreationLoopBackOff}})
+	nm.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	c, _, err := reconcileOnce(t, nm)
+	require.NoError(t, err)
+	err = c.Get(t.Context(), client.ObjectKeyFromObject(nm), nm)
+	assert.True(t, apierrors.IsNotFound(err), "its finalizer is removed: %v", err)
 }
 
 func TestAnUnmanagedNamespaceIsNotDeleted(t *testing.T) {
