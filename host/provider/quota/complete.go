@@ -129,3 +129,15 @@ func requestsOfPod(shadow *offloadingv1beta1.ShadowPod) (corev1.ResourceList, er
 	}
 	return larger(requests, shadow.Status.Requests), nil
 }
+
+// HeldBy returns what pods hold together.
+func HeldBy(pods []*corev1.Pod) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, pod := range pods {
+		// A pod that is not counted was created without this check.
+		if held, err := Holds(pod); err == nil {
+			add(sum, held)
+		}
+	}
+	return sum
+}

@@ -95,3 +95,15 @@ func TestThePodOfAShadowPodCounts(t *testing.T) {
 	usage.remove(shadow, shadow.CreationTimestamp.Time)
 	assert.Empty(t, usage.sum)
 }
+
+// What pods hold that have not ended is no more for others, and a replica that writes the status keeps it.
+func TestWhatEndingPodsHoldIsTaken(t *testing.T) {
+	usage, now := newUsage(), time.Unix(1e9, 0)
+	quota := &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{Resources: list("10", 10)}}
+	quota.Status.Used, quota.Status.Ending = corev1.ResourceList{}, list("9", 1)
+	require.ErrorContains(t, reserve(quota, usage, nil, shadowPod("web", "2"), now), "used cpu=9")
+	status, err := refresh(quota, usage, now)
+	require.NoError(t, err)
+	assert.Equal(t, list("9", 1), status.Ending)
+	require.NoError(t, reserve(quota, usage, nil, shadowPod("web", "1"), now))
+}

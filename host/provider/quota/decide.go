@@ -90,7 +90,7 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	if usage.version < fence {
 		return nil, errStale
 	}
-	status := &offloadingv1beta1.QuotaStatus{Used: usage.sum.DeepCopy(), Claims: quota.Status.Claims}
+	status := &offloadingv1beta1.QuotaStatus{Used: usage.sum.DeepCopy(), Ending: quota.Status.Ending, Claims: quota.Status.Claims}
 	reserved := map[types.NamespacedName]corev1.ResourceList{}
 	for i := range quota.Status.Reservations {
 		r := &quota.Status.Reservations[i]
@@ -119,10 +119,12 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	return status, nil
 }
 
-// taken returns what no other ShadowPod can have: what is used, and the rooms of replicas.
+// taken returns what no other ShadowPod can have: what is used, what pods hold that have not ended, and
+// the rooms of replicas.
 func taken(status *offloadingv1beta1.QuotaStatus) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	add(sum, status.Used)
+	add(sum, status.Ending)
 	for i := range status.Reservations {
 		if isRoom(&status.Reservations[i]) {
 			add(sum, status.Reservations[i].Resources)

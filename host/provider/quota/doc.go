@@ -52,7 +52,8 @@
 // The overhead of a pod's RuntimeClass, and the default requests of LimitRanges, count from the decision
 // on. What webhooks of this cluster add, such as a container, is known when the pod exists: the controller
 // of the ShadowPod writes it to status.requests, where it counts. No pod ends for it; further ones are
-// denied until they fit.
+// denied until they fit. So it is with pods that have not ended 30 seconds after their ShadowPods are gone:
+// the manager writes what they hold to status.ending of the Quota.
 //
 // # Limits
 //

@@ -74,6 +74,9 @@ type QuotaClaim struct {
 type QuotaStatus struct {
 	// Used by the live ShadowPods of the user, and by reservations of ShadowPods.
 	Used corev1.ResourceList `json:"used,omitempty"`
+	// Ending is what pods hold whose ShadowPods are gone, and which have not ended within 30 seconds: a
+	// consumer chooses their grace periods. The manager writes it.
+	Ending corev1.ResourceList `json:"ending,omitempty"`
 	// Reservations of ShadowPods that were admitted and that are not observed yet, and of room for
 	// further ones.
 	// +listType=atomic

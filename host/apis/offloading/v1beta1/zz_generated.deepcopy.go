@@ -473,6 +473,13 @@ func (in *QuotaStatus) DeepCopyInto(out *QuotaStatus) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Ending != nil {
+		in, out := &in.Ending, &out.Ending
+		*out = make(v1.ResourceList, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.Reservations != nil {
 		in, out := &in.Reservations, &out.Reservations
 		*out = make([]QuotaReservation, len(*in))
