@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// UserIndex is the name of the index of Quotas by the label value of their user.
-	UserIndex = "spec.user"
+	// userIndex indexes Quotas by the label value of their user.
+	userIndex = "spec.user"
 	// decisionTimeout bounds the decision on the ShadowPods that wait for one Quota.
 	decisionTimeout = 8 * time.Second
 	// catchUpTimeout is how long a decision waits for events that another replica has.
@@ -73,7 +73,7 @@ func isAdmission(c *call) bool { return c.shadow != nil }
 
 // Index has the cache find Quotas by their user.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &offloadingv1beta1.Quota{}, UserIndex, UserOf); err != nil {
+	if err := indexer.IndexField(ctx, &offloadingv1beta1.Quota{}, userIndex, UserOf); err != nil {
 		return fmt.Errorf("indexing Quotas by their user: %w", err)
 	}
 	return nil
@@ -302,7 +302,7 @@ func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, held 
 // none.
 func (e *Enforcer) Find(ctx context.Context, user string) (*offloadingv1beta1.Quota, error) {
 	list := &offloadingv1beta1.QuotaList{}
-	if err := e.Client.List(ctx, list, client.MatchingFields{UserIndex: user}); err != nil {
+	if err := e.Client.List(ctx, list, client.MatchingFields{userIndex: user}); err != nil {
 		return nil, fmt.Errorf("listing the Quotas of user %q: %w", user, err)
 	}
 	if len(list.Items) == 0 {

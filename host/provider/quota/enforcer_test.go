@@ -25,7 +25,7 @@ func replicaOf(t *testing.T, quotas ...client.Object) (e *Enforcer, requests *in
 	requests = new(int)
 	scheme := runtime.NewScheme()
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&offloadingv1beta1.Quota{}, UserIndex, UserOf).
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&offloadingv1beta1.Quota{}, userIndex, UserOf).
 		WithStatusSubresource(&offloadingv1beta1.Quota{}).WithObjects(quotas...).Build()
 	writing := interceptor.NewClient(cached, interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {

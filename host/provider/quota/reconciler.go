@@ -27,7 +27,7 @@ func (e *Enforcer) SetupWithManager(mgr ctrl.Manager) error {
 		if quota, ok := object.(*offloadingv1beta1.Quota); ok {
 			user = LabelValue(quota.Spec.User)
 		}
-		if err := e.Client.List(ctx, list, client.MatchingFields{UserIndex: user}); err != nil {
+		if err := e.Client.List(ctx, list, client.MatchingFields{userIndex: user}); err != nil {
 			// Listing from the cache fails only while the process stops.
 			ctrl.LoggerFrom(ctx).Error(err, "Listing Quotas failed")
 		}

@@ -43,9 +43,6 @@ type Ending struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
-	if err := quota.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
-		return err //nolint:wrapcheck // It says what failed.
-	}
 	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	changed := func(ctx context.Context, pod client.Object, after time.Duration, queue requests) {
 		list := &offloadingv1beta1.QuotaList{}
@@ -53,11 +50,14 @@ func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
 		if pod.GetDeletionTimestamp() == nil || user == "" {
 			return
 		}
-		if err := e.Client.List(ctx, list, client.MatchingFields{quota.UserIndex: user}); err != nil {
+		if err := e.Client.List(ctx, list); err != nil {
 			// Listing from the cache fails only while the process stops.
 			ctrl.LoggerFrom(ctx).Error(err, "Listing Quotas failed")
 		}
 		for i := range list.Items {
+			if quota.LabelValue(list.Items[i].Spec.User) != user {
+				continue
+			}
 			queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, after)
 		}
 	}
