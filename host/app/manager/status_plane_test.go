@@ -21,18 +21,25 @@ var replicated = []struct {
 	kind           schema.GroupVersionKind
 	plural         string
 	hostile, plain string
+	// spec is that of the object with the plain status, and home is what of that status comes home.
+	spec map[string]any
+	home string
 }{
 	{
 		schema.GroupVersionKind{Group: "authentication.liqo.io", Version: "v1beta1", Kind: "ResourceSlice"}, "resourceslices",
 		`{"resources":{"cpu":"1e1.5"}}`, `{"conditions":[{"type":"Resources","status":"Denied","message":"came home"}]}`,
+		// The provider decides the slices of its own class.
+		map[string]any{"class": "of-another-controller"}, "came home",
 	},
 	{
 		schema.GroupVersionKind{Group: "authentication.liqo.io", Version: "v1beta1", Kind: "Renew"}, "renews",
-		`{"authParams":{"ca":"none","apiServer":1}}`, `{"authParams":{"ca":"bm9uZQ==","apiServer":"came home"}}`,
+		`{"authParams":{"ca":"none","apiServer":1}}`, `{"authParams":{"ca":"bm9uZQ==","apiServer":"came home"}}`, nil, "came home",
 	},
 	{
 		schema.GroupVersionKind{Group: "offloading.liqo.io", Version: "v1beta1", Kind: "NamespaceMap"}, "namespacemaps",
-		`{"currentMapping":{"shop":{"phase":7,"message":"` + strings.Repeat("1", 1<<16) + `"}}}`, `{"currentMapping":{"shop":{"phase":"CreationLoopBackOff","message":"came home"}}}`,
+		`{"currentMapping":{"shop":{"phase":7,"message":"` + strings.Repeat("1", 1<<16) + `"}}}`, `{}`,
+		// The provider removes a mapping that is not desired from the status, and refuses this one itself.
+		map[string]any{"desiredMapping": map[string]any{"shop": "kube-system"}}, "CreationLoopBackOff",
 	},
 }
 
@@ -44,6 +51,9 @@ func (p *peered) refusesStatuses(t *testing.T) {
 		restore := loosen(t, p.milan, of.plural+"."+of.kind.Group)
 		for name, status := range map[string]string{"hostile": of.hostile, "plain": of.plain} {
 			object := objectOf(of.kind, name)
+			if name == "plain" && of.spec != nil {
+				object.Object["spec"] = of.spec
+			}
 			object.SetLabels(map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan"})
 			require.NoError(t, p.rome.Create(t.Context(), object), "%s", of.kind.Kind)
 			remote := object.DeepCopy()
@@ -54,7 +64,7 @@ func (p *peered) refusesStatuses(t *testing.T) {
 		}
 		p.hasEvent(t, of.kind.Kind)
 		plain := objectOf(of.kind, "plain")
-		p.await(t, p.rome, plain, func() bool { return strings.Contains(fmt.Sprint(plain.Object["status"]), "came home") }, "the status of another "+of.kind.Kind)
+		p.await(t, p.rome, plain, func() bool { return strings.Contains(fmt.Sprint(plain.Object["status"]), of.home) }, "the status of another "+of.kind.Kind)
 		restore()
 		p.withdraws(t, of.kind)
 	}
