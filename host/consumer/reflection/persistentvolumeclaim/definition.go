@@ -115,12 +115,16 @@ func (d *Definition) create(in engine.Input, local, existing *corev1.PersistentV
 // sent once: most are immutable (T48). Another writer is slowed down, not fought (T76).
 func maintain(in engine.Input, local, existing *corev1.PersistentVolumeClaim) []engine.Action {
 	if existing == nil || existing.DeletionTimestamp != nil {
+		happened := "was deleted there, and its data is lost"
+		if existing != nil {
+			happened = "is being deleted there: its data is lost once no pod uses it"
+		}
 		return append(reportOnce(local, offloadingv1beta1.RemoteClaimLost), engine.RecordEvent{
 			Type: engine.EventWarning, Reason: reasonRemoteClaimLost,
-			Message: fmt.Sprintf("PersistentVolumeClaim %[1]s in namespace %[2]s of cluster %[3]s was deleted there, and its data is lost. It is not created again, because an empty volume "+
+			Message: fmt.Sprintf("PersistentVolumeClaim %[1]s in namespace %[2]s of cluster %[3]s %[5]s. It is not created again, because an empty volume "+
 				"must not take the place of data: pods that use this claim stay Pending. To go on with an empty volume, delete the claim and the pods that use it. "+
 				"For a StatefulSet, which makes both again: kubectl delete -n %[4]s persistentvolumeclaim/%[1]s pod/<name of the pod>",
-				local.Name, in.Facts.RemoteNamespace, in.Facts.ProviderClusterID, local.Namespace),
+				local.Name, in.Facts.RemoteNamespace, in.Facts.ProviderClusterID, local.Namespace, happened),
 		})
 	}
 	// A provider that was restored from a backup has it again.

@@ -140,6 +140,19 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+func TestTheEventOfALostClaimSaysWhetherItsDataIsGone(t *testing.T) {
+	for want, remote := range map[string]*corev1.PersistentVolumeClaim{
+		"milan was deleted there, and its data is lost.":               nil,
+		"milan is being deleted there: its data is lost once no pod u": remoteClaim(terminating),
+	} {
+		actions, _ := decide(t, input(local("Lost"), remote))
+		require.Len(t, actions, 1)
+		event, ok := actions[0].(engine.RecordEvent)
+		require.True(t, ok)
+		assert.Contains(t, event.Message, want)
+	}
+}
+
 func TestARequestedClaimIsSent(t *testing.T) {
 	actions, _ := decide(t, input(local("Requested"), nil))
 	require.Len(t, actions, 2)
