@@ -283,7 +283,7 @@ func diagnoseForging(o Observed) *Diagnosis {
 		who = Owner
 	case pod.ReasonPolicyFailed:
 		who = "the author of the policy"
-	case pod.ReasonRefused:
+	case pod.ReasonRefused, pod.ReasonEndedByProvider:
 		who, stage = ProviderOperator, Creating
 	case offloadingv1beta1.OffloadingBackOffReason, offloadingv1beta1.OffloadingAbortedReason, local.DaemonSetNotOffloadedReason:
 		who, stage = Operator, Mapping

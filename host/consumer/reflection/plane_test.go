@@ -280,6 +280,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("a provider that is away fails no pod", func(t *testing.T) { r.outage(t) })
 	t.Run("a namespace that is no longer offloaded ends its pods", func(t *testing.T) { r.unmap(t) })
 	t.Run("deleted pods vanish on both sides", func(t *testing.T) { r.vanish(t) })
+	t.Run("a provider that ends pods again and again has few made", func(t *testing.T) { r.ends(t) })
 }
 
 func (r *rig) waits(t *testing.T) {

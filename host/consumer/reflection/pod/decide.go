@@ -55,6 +55,7 @@ const (
 	waitPolicy            = "Policy"
 	waitMetadataConflict  = "MetadataConflict"
 	waitRefusedChange     = "RefusedChange"
+	waitBackOff           = "RemotePodBackOff"
 )
 
 // observation is one pod as observed in both clusters.
@@ -76,6 +77,8 @@ type observation struct {
 type memory struct {
 	// localUID is the local pod that everything else here belongs to.
 	localUID types.UID
+	// begunAt is when the ShadowPod was created by this process.
+	begunAt time.Time
 	// shadowDeletedAt is when the ShadowPod was deleted while its pod may have been created.
 	shadowDeletedAt time.Time
 	// localDeletedAt is when the local pod was deleted by this process.

@@ -53,7 +53,10 @@ type Options struct {
 }
 
 // Definition offloads pods.
-type Definition struct{ options Options }
+type Definition struct {
+	options Options
+	endings *endings
+}
 
 var (
 	_ engine.Definition = (*Definition)(nil)
@@ -61,7 +64,7 @@ var (
 )
 
 // New returns the definition.
-func New(options Options) *Definition { return &Definition{options: options} }
+func New(options Options) *Definition { return &Definition{options: options, endings: newEndings()} }
 
 // Resource implements engine.Definition.
 func (d *Definition) Resource() engine.Resource {

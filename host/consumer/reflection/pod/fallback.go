@@ -34,7 +34,7 @@ func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 		return []engine.Action{engine.RecordEvent{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: message}}, nil
 	default:
 		message := "Namespace " + in.Key.Namespace + " is no longer offloaded to cluster " + in.Facts.ProviderClusterID
-		return patchStatus(pod, local.RejectedPodStatus(&pod.Status, corev1.PodFailed,
-			offloadingv1beta1.OffloadingAbortedReason, message, in.Facts.Now)), nil
+		return append([]engine.Action{d.noteEnd(observe(in))}, patchStatus(pod, local.RejectedPodStatus(&pod.Status, corev1.PodFailed,
+			offloadingv1beta1.OffloadingAbortedReason, message, in.Facts.Now))...), nil
 	}
 }

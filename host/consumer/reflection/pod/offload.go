@@ -62,6 +62,9 @@ func newWarning(message string) *denial {
 
 // offload creates the ShadowPod (row 10). The label of row 8 follows when the ShadowPod exists.
 func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Action, error) {
+	if wait := d.waitAfterEnds(o); wait != nil {
+		return wait, nil
+	}
 	// Other forges take no address: the spec of a pod is sent once.
 	origin, err := d.originOf(o.local)
 	if err != nil {
@@ -84,7 +87,7 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 	if gates := podupdate.EncodeGates(o.localGates()); gates != "" {
 		desired.shadow.Annotations[podupdate.GatesAnnotation] = gates
 	}
-	o.memory.knowsGates = true
+	o.memory.knowsGates, o.memory.begunAt = true, o.in.Facts.Now
 	o.memory.sourceHash = d.hashSource(o)
 	o.memory.metadataHash = hashMetadata(desired.shadow.Labels, desired.shadow.Annotations)
 	actions := []engine.Action{

@@ -43,7 +43,7 @@ func (d *Definition) mirrorStatus(o observation) []engine.Action {
 	case podend.IsTerminal(o.shadow.Status.Phase):
 		status := local.RejectedPodStatus(&o.local.Status, o.shadow.Status.Phase,
 			offloadingv1beta1.RemotePodTerminatedReason, o.remoteMessage(), o.in.Facts.Now)
-		return patchStatus(o.local, status)
+		return append(d.noteReportedEnd(o, status.Phase, ""), patchStatus(o.local, status)...)
 	case o.shadow.Status.Reason != "" && o.hasLiveShadowPod() && o.local.DeletionTimestamp == nil:
 		return o.reportRefusal()
 	default:
@@ -72,6 +72,7 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 	if reportsNothing(&o.local.Status, status) {
 		return append(actions, engine.Keep{Reason: keepNothingReported})
 	}
+	actions = append(actions, d.noteReportedEnd(o, status.Phase, status.Reason)...)
 	actions = append(actions, patchStatus(o.local, status)...)
 	actions = append(actions, o.rememberGates(status, gates)...)
 	if o.waitsForReadiness() {
@@ -95,7 +96,7 @@ func (o *observation) hasCurrentSpec() bool {
 // remoteMessage returns the message of the local status, unless this package wrote it.
 func (o *observation) remoteMessage() string {
 	switch o.local.Status.Reason {
-	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, offloadingv1beta1.OffloadingBackOffReason, local.DaemonSetNotOffloadedReason:
+	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, ReasonEndedByProvider, offloadingv1beta1.OffloadingBackOffReason, local.DaemonSetNotOffloadedReason:
 		return ""
 	default:
 		return o.local.Status.Message
@@ -121,20 +122,21 @@ func (o *observation) reportedPhase() corev1.PodPhase {
 // provider keeps trying. A pod that has run keeps its phase, but is not ready.
 func (o *observation) reportRefusal() []engine.Action {
 	message := events.Cut("Cluster "+o.in.Facts.ProviderClusterID+" cannot create the pod ("+events.Cut(o.shadow.Status.Reason, maxReason)+"): "+o.shadow.Status.Message, maxMessage)
-	return append(o.patchRefusedStatus(message), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
+	return append(o.patchWaitingStatus(ReasonRefused, message), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
 }
 
 // reportShadowPodRefusal reports on the local pod why the provider refuses the ShadowPod: its quota,
 // a policy or a webhook. The engine records the event, and tries again.
 func (o *observation) reportShadowPodRefusal(cause string) []engine.Action {
-	return o.patchRefusedStatus(events.Cut("Cluster "+o.in.Facts.ProviderClusterID+" refuses the pod: "+cause, maxMessage))
+	return o.patchWaitingStatus(ReasonRefused, events.Cut("Cluster "+o.in.Facts.ProviderClusterID+" refuses the pod: "+cause, maxMessage))
 }
 
-func (o *observation) patchRefusedStatus(message string) []engine.Action {
-	status := notReadyStatus(&o.local.Status, ReasonRefused, func(corev1.PodConditionType) *metav1.Time {
+// patchWaitingStatus reports why a pod has no remote pod.
+func (o *observation) patchWaitingStatus(reason, message string) []engine.Action {
+	status := notReadyStatus(&o.local.Status, reason, func(corev1.PodConditionType) *metav1.Time {
 		return ptr.To(metav1.NewTime(o.in.Facts.Now.Truncate(time.Second)))
 	})
-	status.Reason, status.Message = ReasonRefused, message
+	status.Reason, status.Message = reason, message
 	return patchStatus(o.local, status)
 }
 
