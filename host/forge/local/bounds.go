@@ -6,13 +6,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/longshore-dev/longshore/host/kit/apitime"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
@@ -64,9 +64,7 @@ func bound(value reflect.Value) {
 	case reflect.Struct:
 		switch field := value.Addr().Interface().(type) {
 		case *metav1.Time:
-			if field.Before(&firstTime) || !field.Before(&endOfTime) {
-				*field = metav1.Time{}
-			}
+			*field = apitime.Bound(*field)
 		case *resource.Quantity:
 		default:
 			for i := range value.NumField() {
@@ -75,9 +73,6 @@ func bound(value reflect.Value) {
 		}
 	}
 }
-
-// Times before the first one and from the other one on have no text in the API, or are none.
-var firstTime, endOfTime = metav1.NewTime(time.Unix(0, 0)), metav1.NewTime(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 
 func cutText(text string, limit int) string {
 	if len(text) > limit {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longshore-dev/longshore/host/kit/apitime"
 )
 
 // GatesAnnotation on a ShadowPod has the conditions of readiness gates that are set in the
@@ -86,6 +88,10 @@ func DecodeGates(text string) []corev1.PodCondition {
 	var conditions []corev1.PodCondition
 	if err := json.Unmarshal([]byte(text), &conditions); err != nil {
 		return nil
+	}
+	for i := range conditions {
+		c := &conditions[i]
+		c.LastTransitionTime, c.LastProbeTime = apitime.Bound(c.LastTransitionTime), apitime.Bound(c.LastProbeTime)
 	}
 	return conditions
 }

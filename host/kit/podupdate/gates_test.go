@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
@@ -32,4 +33,15 @@ func TestGatesAreEncodedWithoutWhatTheOtherClusterCannotUse(t *testing.T) {
 	for name, text := range map[string]string{"no annotation": "", "not JSON": "{", "not a list": `{"type":"x"}`} {
 		assert.Empty(t, podupdate.DecodeGates(text), name)
 	}
+}
+
+// The other cluster writes the annotation: a date that no API server takes would keep the conditions from being
+// written for ever.
+func TestDatesOfGatesAreBounded(t *testing.T) {
+	const at = `"9999-12-31T23:59:59-23:59"`
+	decoded := podupdate.DecodeGates(`[{"type":"example.com/a","status":"True","lastTransitionTime":` + at + `,"lastProbeTime":` + at + `}]`)
+	require.Len(t, decoded, 1)
+	assert.Len(t, podupdate.DecodeGates(podupdate.EncodeGates(decoded)), 1)
+	assert.True(t, decoded[0].LastTransitionTime.IsZero())
+	assert.True(t, decoded[0].LastProbeTime.IsZero())
 }

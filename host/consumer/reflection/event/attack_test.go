@@ -110,3 +110,37 @@ func TestAnEventOverTheLimitIsCopiedLater(t *testing.T) {
 	in.Facts.Now = now.Add(actions[0].(engine.Requeue).After)
 	assert.IsType(t, engine.ApplyLocal{}, decide(t, d, in)[0])
 }
+
+// An event with a date that no API server takes is copied without it, and is not tried for ever.
+func TestDatesOfAHostileProviderAreBounded(t *testing.T) {
+	hostileTime := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, at := range map[string]time.Time{"after the year 9999": hostileTime, "before the year 0": hostileTime.AddDate(-10500, 0, 0)} {
+		for field, set := range map[string]func(*corev1.Event){
+			"first": func(e *corev1.Event) { e.FirstTimestamp = metav1.NewTime(at) },
+			"last":  func(e *corev1.Event) { e.LastTimestamp = metav1.NewTime(at) },
+			"event": func(e *corev1.Event) { e.FirstTimestamp, e.EventTime = metav1.Time{}, metav1.NewMicroTime(at) },
+			"series": func(e *corev1.Event) {
+				e.Series = &corev1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(at)}
+			},
+			"creation": func(e *corev1.Event) { e.LastTimestamp, e.CreationTimestamp = metav1.Time{}, metav1.NewTime(at) },
+		} {
+			t.Run(field+", "+name, func(t *testing.T) {
+				d, event := definition(), happened(1, 0)
+				event.FirstTimestamp, event.CreationTimestamp = event.LastTimestamp, event.LastTimestamp
+				set(event)
+				d.Resource().Remote.Trim(event)
+				action := decide(t, d, input(event, podCreated(time.Hour), nil))[0]
+				if field == "creation" {
+					assert.IsType(t, engine.Keep{}, action, "no date is an old one")
+					return
+				}
+				require.IsType(t, engine.ApplyLocal{}, action)
+				body, err := json.Marshal(action.(engine.ApplyLocal).Config)
+				require.NoError(t, err)
+				local := &corev1.Event{}
+				require.NoError(t, json.Unmarshal(body, local))
+				assert.Equal(t, now, local.LastTimestamp.UTC(), "%s", body)
+			})
+		}
+	}
+}

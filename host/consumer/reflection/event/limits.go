@@ -6,10 +6,12 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/host/kit/apitime"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
@@ -64,7 +66,7 @@ const (
 	maxField = 256
 )
 
-// cut cuts the texts of an event from a provider.
+// cut cuts the texts of an event from a provider, and removes dates with which no API server would take it.
 func cut(object client.Object) {
 	event, isEvent := object.(*corev1.Event)
 	if !isEvent {
@@ -75,5 +77,12 @@ func cut(object client.Object) {
 		&event.Source.Host: maxSource, &event.ReportingController: maxSource, &event.InvolvedObject.FieldPath: maxField,
 	} {
 		*text = events.Cut(*text, limit)
+	}
+	for _, at := range []*metav1.Time{&event.FirstTimestamp, &event.LastTimestamp, &event.CreationTimestamp} {
+		*at = apitime.Bound(*at)
+	}
+	event.EventTime = apitime.BoundMicro(event.EventTime)
+	if event.Series != nil {
+		event.Series.LastObservedTime = apitime.BoundMicro(event.Series.LastObservedTime)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/apitime"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
@@ -147,7 +148,7 @@ func replacedStatus(current, remote *corev1.PodStatus) *corev1.PodStatus {
 	return notReadyStatus(current, remotePodReplacedReason, func(conditionType corev1.PodConditionType) *metav1.Time {
 		for i := range remote.Conditions {
 			if remote.Conditions[i].Type == conditionType && remote.Conditions[i].Status == corev1.ConditionFalse {
-				return &remote.Conditions[i].LastTransitionTime
+				return ptr.To(apitime.Bound(remote.Conditions[i].LastTransitionTime))
 			}
 		}
 		return nil

@@ -1,7 +1,9 @@
 package pod
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,4 +160,17 @@ func TestLastMessageStays(t *testing.T) {
 			assert.Equal(t, tc.phase, status.Phase)
 		})
 	}
+}
+
+// While a remote pod is replaced, the local status has times of the provider's conditions.
+func TestDatesOfAReplacedPodAreBounded(t *testing.T) {
+	local, pod := localPod(running, ready), remotePod(phase(corev1.PodFailed), deleting, ready)
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+	actions, err := decide(t.Context(), definition(&policies{}), input(local, shadowPod(), pod))
+	require.NoError(t, err)
+	text, err := json.Marshal(patchedStatus(actions))
+	require.NoError(t, err)
+	assert.NoError(t, json.Unmarshal(text, &corev1.PodStatus{}), "%s", text)
+	assert.Equal(t, corev1.ConditionFalse, patchedStatus(actions).Conditions[0].Status)
 }
