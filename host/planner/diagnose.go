@@ -160,7 +160,18 @@ func diagnoseDeletion(o Observed) *Diagnosis {
 	if len(o.Pod.Finalizers) > 0 {
 		return newDiagnosis(Running, ReasonDeleting, Owner, "The pod is to be deleted since %s. It has the finalizers %s, which their controllers must remove.", since, strings.Join(o.Pod.Finalizers, ", "))
 	}
+	if held := pod.HeldByFinalizers(o.ShadowPod, o.RemotePod); held != "" {
+		return newDiagnosis(Running, pod.ReasonRemoteFinalizers, ProviderOperator, "The pod is to be deleted since %s. The provider keeps %s, which the controllers that set them must remove.", since, held)
+	}
+	if event := newestWarning(o.Events, o.isHeld); event != nil {
+		return newDiagnosis(Running, event.Reason, ProviderOperator, "%s", event.Message)
+	}
 	return newDiagnosis(Running, ReasonDeleting, Owner, "The pod is being deleted since %s.", since)
+}
+
+// isHeld reports whether an event says that the pod waits for finalizers in the provider.
+func (o *Observed) isHeld(event *corev1.Event) bool {
+	return event.Reason == pod.ReasonRemoteFinalizers && event.InvolvedObject.UID == o.Pod.UID
 }
 
 func diagnoseScheduling(o Observed) *Diagnosis {

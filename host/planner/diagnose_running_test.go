@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/planner"
 )
 
@@ -180,6 +181,16 @@ func TestTheNewestWarningIsTheLastResort(t *testing.T) {
 			sent(o)
 			o.Pod.DeletionTimestamp, o.Pod.Finalizers = &metav1.Time{}, []string{"example.com/lb"}
 		}, planner.Running, planner.ReasonDeleting, planner.Owner, "example.com/lb"},
+		"a finalizer in the provider": {func(o *planner.Observed) {
+			sent(o)
+			o.Pod.DeletionTimestamp = &metav1.Time{}
+			o.ShadowPod.DeletionTimestamp, o.ShadowPod.Finalizers = &metav1.Time{}, []string{"example.com/keep"}
+		}, planner.Running, pod.ReasonRemoteFinalizers, planner.ProviderOperator, "with the finalizers example.com/keep"},
+		"a finalizer in a provider that is not read": {func(o *planner.Observed) {
+			sent(o)
+			o.Pod.DeletionTimestamp = &metav1.Time{}
+			o.Events = []corev1.Event{warning("Pod", "web", pod.ReasonRemoteFinalizers, "The pod stays until", 1)}
+		}, planner.Running, pod.ReasonRemoteFinalizers, planner.ProviderOperator, "The pod stays until"},
 	})
 }
 

@@ -139,7 +139,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case o.local == nil: // row 2
 		return append(o.deleteOrphans(), keep(keepLocalPodGone)...), nil
 	case o.shadow != nil && !belongsTo(o.shadow, o.local): // T25
-		return append(o.deleteOrphans(), keep(keepStaleShadowPod)...), nil
+		return append(append(o.deleteOrphans(), keep(keepStaleShadowPod)...), o.reportHeld()...), nil
 	case o.local.DeletionTimestamp != nil:
 		return d.reconcileTerminating(o), nil
 	case o.local.Status.Phase == corev1.PodFailed && o.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
@@ -147,7 +147,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case isFinished(o.local) && (o.pod == nil || o.pod.Status.Phase == o.local.Status.Phase): // row 7
 		return keep(keepFinished), nil
 	case o.shadow == nil && o.stalePod != nil:
-		return append(o.deleteOrphans(), engine.Requeue{After: staleRemotePodRetry, Reason: waitStaleRemotePod}), nil
+		return append(append(o.deleteOrphans(), engine.Requeue{After: staleRemotePodRetry, Reason: waitStaleRemotePod}), o.reportHeld()...), nil
 	case o.shadow == nil: // rows 8 and 10
 		return d.begin(o)
 	}

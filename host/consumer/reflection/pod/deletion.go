@@ -53,7 +53,7 @@ func (d *Definition) reconcileTerminating(o observation) []engine.Action {
 		o.memory.shadowDeletedAt = o.in.Facts.Now
 		actions = append(actions, engine.Remember{Value: o.memory})
 	}
-	return append(actions, d.mirrorStatus(o)...)
+	return append(append(actions, d.mirrorStatus(o)...), o.reportHeld()...)
 }
 
 // deleteLocal deletes the local pod, of which nothing is left in the provider.
