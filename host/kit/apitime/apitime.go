@@ -1,6 +1,6 @@
 // Package apitime removes times that the Kubernetes API cannot have. Another cluster can send them: in JSON
 // with an offset to UTC that leads beyond the year 9999, in protobuf as any number of seconds. An API server
-// refuses the whole object, whoever writes it.
+// refuses the whole object with such a time.
 package apitime
 
 import (
