@@ -243,6 +243,12 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()
 		}, "", "It is being deleted: its pods are drained."},
 		"a namespace selects no virtual node": {func(s *snapshot) { s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected" }, "rome", "It is offloaded, and no virtual node is selected."},
+		"a namespace is withdrawn": {func(s *snapshot) {
+			s.offloadings.Items[0].Status.OffloadingPhase = "Terminating"
+			s.offloadings.Items[0].Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{"milan": {
+				{Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: "Terminating", Message: "It waits."},
+			}}
+		}, "", "It is offloaded until its remote namespaces are gone. milan: Terminating: It waits."},
 		"a network that is not used is missing": {func(s *snapshot) {
 			s.foreignClusters.Items[0].Status.Modules.Networking.Conditions = []liqocorev1beta1.Condition{{Status: "NotReady"}}
 		}, "", ""},

@@ -33,6 +33,8 @@ import (
 // Event reasons and actions on the NamespaceOffloading.
 const (
 	reasonInvalid   = "Invalid"
+	reasonHeld      = "RemoteFinalizers"
+	actionWithdraw  = "Withdraw"
 	actionOffload   = "Offload"
 	schedulingValue = "true"
 )
@@ -146,6 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 			// A failed status write must not hide the other error (T56).
 			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of the NamespaceOffloading of %q: %w", nso.Namespace, patchErr))
 		}
+		r.reportHeld(s)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -154,6 +157,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 		return ctrl.Result{}, r.removeFinalizer(ctx, nso)
 	}
 	return ctrl.Result{RequeueAfter: s.nextWithdrawal()}, nil
+}
+
+// reportHeld says on a NamespaceOffloading that is being deleted what it waits for, as far as its providers say.
+// The status has it, too, which few users read then.
+func (r *Reconciler) reportHeld(s *scope) {
+	if s.nso.DeletionTimestamp.IsZero() {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.maps)) {
+		current := s.maps[id].Status.CurrentMapping[s.nso.Namespace]
+		if current.Phase == offloadingv1beta1.MappingTerminating && current.Message != "" {
+			r.Events.Eventf(s.nso, nil, corev1.EventTypeWarning, reasonHeld, actionWithdraw, "%s", terminatingMessage(&current, s.maps[id].Name))
+		}
+	}
 }
 
 // nextWithdrawal returns the time until the first mapping is withdrawn, or zero.

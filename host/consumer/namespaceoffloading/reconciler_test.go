@@ -258,6 +258,18 @@ func TestDeletionRemovesLabelMappingAndFinalizerInOrder(t *testing.T) {
 	require.NotNil(t, out.nso, "it is kept while the provider has the namespace")
 	assert.Equal(t, offloadingv1beta1.TerminatingOffloadingPhaseType, out.nso.Status.OffloadingPhase)
 
+	held := map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating, Message: "The namespace has the finalizers example.com/keep"},
+	}
+	out = pass(t, offloading(deleting), shop(), node("a", "milan"), namespaceMap("milan", nil, held))
+	require.NoError(t, out.err)
+	require.NotNil(t, out.nso)
+	require.Len(t, out.events, 1)
+	assert.Contains(t, out.events[0], "RemoteFinalizers The remote namespace is being deleted. It waits in cluster milan: The namespace has the finalizers example.com/keep.")
+	conditions := out.nso.Status.RemoteNamespacesConditions["milan"]
+	assert.Equal(t, "Deleting", conditions[0].Reason, "not that no cluster is selected")
+	assert.Contains(t, conditions[1].Message, "example.com/keep")
+
 	out = pass(t, offloading(deleting), shop(), node("a", "milan"), namespaceMap("milan", nil, nil))
 	require.NoError(t, out.err)
 	assert.Nil(t, out.nso, "released")

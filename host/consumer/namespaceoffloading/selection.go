@@ -105,7 +105,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 			continue
 		}
 		previous := nso.Status.RemoteNamespacesConditions[nm.Name]
-		conditions := offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(desired, holds[id], previous, now)}
+		conditions := offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(nso, desired, holds[id], previous, now)}
 		if desired || known {
 			conditions = append(conditions, readyCondition(nm, nso.Namespace, previous, now))
 		}
@@ -125,7 +125,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 		previous := nso.Status.RemoteNamespacesConditions[id]
 		waiting := readyCondition(&offloadingv1beta1.NamespaceMap{}, nso.Namespace, previous, now)
 		waiting.Message = "The cluster has no NamespaceMap yet. See the conditions of its VirtualNode."
-		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(true, nil, previous, now), waiting}
+		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(nso, true, nil, previous, now), waiting}
 		required++
 	}
 	status.OffloadingPhase = phase(nso, required, ready, failed)
@@ -149,13 +149,16 @@ func phase(nso *offloadingv1beta1.NamespaceOffloading, required, ready, failed i
 	}
 }
 
-func requiredCondition(desired bool, hold *Hold, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
+func requiredCondition(nso *offloadingv1beta1.NamespaceOffloading, desired bool, hold *Hold, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse, Reason: "ClusterNotSelected",
 		Message: "No virtual node of this cluster matches the cluster selector.",
 	}
 	if desired {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "ClusterSelected", "The cluster selector matches this cluster."
+	}
+	if !desired && !nso.DeletionTimestamp.IsZero() {
+		c.Reason, c.Message = "Deleting", "The NamespaceOffloading is being deleted."
 	}
 	if hold != nil {
 		c.Reason, c.Message = hold.Reason, hold.Message
@@ -176,10 +179,20 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 		case offloadingv1beta1.MappingCreationLoopBackOff:
 			c.Message = failureMessage(nm, namespace)
 		case offloadingv1beta1.MappingTerminating:
-			c.Message = "The remote namespace is being deleted."
+			c.Message = terminatingMessage(&current, nm.Name)
 		}
 	}
 	return keepTime(c, previous, now)
+}
+
+// terminatingMessage says what a remote namespace that is being deleted waits for, as far as its provider says.
+func terminatingMessage(current *offloadingv1beta1.RemoteNamespaceStatus, cluster string) string {
+	message := "The remote namespace is being deleted."
+	if current.Message == "" {
+		return message
+	}
+	return message + " It waits in cluster " + cluster + ": " + events.Cut(current.Message, maxMessage/2) +
+		". Ask the administrator of that cluster to remove the finalizers."
 }
 
 // maxMessage bounds a message of the provider in a condition, in bytes.

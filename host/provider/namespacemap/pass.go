@@ -225,7 +225,7 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 			delete(p.nm.Status.CurrentMapping, local)
 		default:
 			left++
-			current.Phase, current.Message = offloadingv1beta1.MappingTerminating, ""
+			current.Phase, current.Message = offloadingv1beta1.MappingTerminating, p.heldBy(ctx, current.RemoteNamespace)
 			p.nm.Status.CurrentMapping[local] = current
 		}
 	}

@@ -120,6 +120,22 @@ func TestAMappingThatIsNoLongerDesiredIsRemovedWithItsNamespace(t *testing.T) {
 	assert.Empty(t, statusOf(t, c))
 }
 
+// A namespace that does not end says why, in the status that the consumer reads.
+func TestTheConsumerLearnsWhatKeepsANamespace(t *testing.T) {
+	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}})
+	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
+	at := metav1.Now()
+	namespace.DeletionTimestamp, namespace.Finalizers = &at, []string{"example.com/keep"}
+	namespace.Status.Conditions = []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Message: "Some resources are remaining: pods. has 1 resource instances"},
+		{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content in the namespace has finalizers remaining: a.example/b in 1 resource instances"},
+		{Type: corev1.NamespaceDeletionDiscoveryFailure, Status: corev1.ConditionFalse, Message: "All resources successfully discovered"},
+	}
+	c, _, err := reconcileOnce(t, nm, namespace)
+	require.NoError(t, err)
+	assert.Equal(t, "The namespace has the finalizers example.com/keep. Some content in the namespace has finalizers remaining: a.example/b in 1 resource instances", statusOf(t, c)["shop"].Message)
+}
+
 // A consumer may ask for a namespace without a name: it gets none, and its NamespaceMap ends like any other.
 func TestAMappingWithoutRemoteNameEnds(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": ""}, nil)

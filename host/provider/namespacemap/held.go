@@ -1,0 +1,36 @@
+package namespacemap
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kitevents "github.com/longshore-dev/longshore/host/kit/events"
+)
+
+// holds are the conditions of a namespace whose deletion does not go on without an administrator.
+var holds = []corev1.NamespaceConditionType{
+	corev1.NamespaceFinalizersRemaining, corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionGVParsingFailure,
+}
+
+// heldBy returns what keeps a namespace that is being deleted, for the administrators of both clusters; empty
+// if nothing does, or if the namespace is not known.
+func (p *pass) heldBy(ctx context.Context, remote string) string {
+	namespace := &corev1.Namespace{}
+	if err := p.r.Client.Get(ctx, client.ObjectKey{Name: remote}, namespace); err != nil || namespace.DeletionTimestamp.IsZero() {
+		return ""
+	}
+	var held []string
+	if len(namespace.Finalizers) > 0 {
+		held = append(held, "The namespace has the finalizers "+strings.Join(namespace.Finalizers, ", "))
+	}
+	for _, c := range namespace.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && slices.Contains(holds, c.Type) {
+			held = append(held, c.Message)
+		}
+	}
+	return kitevents.Cut(strings.Join(held, ". "), maxMessage)
+}
