@@ -124,7 +124,7 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	// The other cluster may be hostile, and the commands do not know which of two it is.
-	if config, err = remotecluster.Guard(config, remotecluster.Limits{}); err != nil {
+	if config, err = remotecluster.Guard(config, remotecluster.Limits{Values: remotecluster.AnyNumber}); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", f.file(), err)
 	}
 	if f.Verbose {

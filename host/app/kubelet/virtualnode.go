@@ -411,7 +411,7 @@ func (v *virtualNode) readKubeconfig(ctx context.Context) (*rest.Config, error) 
 	case err != nil:
 		return nil, &readError{fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)}
 	}
-	config, err := remotecluster.Config(secret, remotecluster.Limits{Timeout: v.options.ClientTimeout})
+	config, err := remotecluster.Config(secret, remotecluster.Limits{Timeout: v.options.ClientTimeout, Values: remotecluster.AnyNumber})
 	if err != nil {
 		return nil, fmt.Errorf("reading the provider's kubeconfig: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -18,6 +19,19 @@ import (
 
 // providerTimeout limits requests to a provider: other VirtualNodes wait for them.
 const providerTimeout = 5 * time.Second
+
+const (
+	// shadowPodsPage is how many ShadowPods are read and deleted at once.
+	shadowPodsPage = 100
+	// maxDeletionErrors is how many ShadowPods that cannot be deleted end the attempt.
+	maxDeletionErrors = 3
+)
+
+// providerLimits bound the answers of a provider: all peers share this process. The metadata of a page of
+// ShadowPods has far less.
+func providerLimits() remotecluster.Limits {
+	return remotecluster.Limits{Response: 8 << 20, Values: 200_000, Timeout: providerTimeout}
+}
 
 // withdrawShadowPods deletes the remaining ShadowPods of a VirtualNode whose virtual kubelet has
 // stopped: those of pods that are not drained (DaemonSets), that were created during the drain,
@@ -91,19 +105,27 @@ func deleteAllShadowPods(ctx context.Context, provider client.Client, namespaces
 }
 
 func deleteShadowPods(ctx context.Context, provider client.Client, namespace string, vn *offloadingv1beta1.VirtualNode) error {
-	list := &offloadingv1beta1.ShadowPodList{}
-	if err := provider.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{
-		offloadingv1beta1.NodeNameLabel: vn.Name, offloadingv1beta1.DestinationLabel: string(vn.Spec.ClusterID),
-	}); err != nil {
-		return fmt.Errorf("listing ShadowPods in namespace %q of cluster %q: %w", namespace, vn.Spec.ClusterID, err)
-	}
 	var errs []error
-	for i := range list.Items {
-		if err := client.IgnoreNotFound(provider.Delete(ctx, &list.Items[i], uidPrecondition(&list.Items[i]))); err != nil {
-			errs = append(errs, fmt.Errorf("deleting ShadowPod %s/%s of cluster %q: %w", namespace, list.Items[i].Name, vn.Spec.ClusterID, err))
+	for next := ""; ; {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPodList"))
+		if err := provider.List(ctx, list, client.InNamespace(namespace), client.Limit(shadowPodsPage), client.Continue(next), client.MatchingLabels{
+			offloadingv1beta1.NodeNameLabel: vn.Name, offloadingv1beta1.DestinationLabel: string(vn.Spec.ClusterID),
+		}); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("listing ShadowPods in namespace %q of cluster %q: %w", namespace, vn.Spec.ClusterID, err))...)
+		}
+		for i := range list.Items {
+			if err := client.IgnoreNotFound(provider.Delete(ctx, &list.Items[i], uidPrecondition(&list.Items[i]))); err != nil {
+				errs = append(errs, fmt.Errorf("deleting ShadowPod %s/%.253s of cluster %q: %w", namespace, list.Items[i].Name, vn.Spec.ClusterID, err))
+			}
+			if len(errs) == maxDeletionErrors {
+				return errors.Join(errs...)
+			}
+		}
+		if next = list.Continue; next == "" {
+			return errors.Join(errs...)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // connect returns clients of the provider in the order of preference: with the VirtualNode's
@@ -124,7 +146,7 @@ func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualN
 			}
 			continue
 		}
-		config, err := remotecluster.Config(secret, remotecluster.Limits{})
+		config, err := remotecluster.Config(secret, providerLimits())
 		if err != nil {
 			continue // The condition of the VirtualNode reports an invalid Secret.
 		}

@@ -2,6 +2,7 @@ package virtualnode
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,6 +120,50 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 			assert.Zero(t, result)
 			require.NoError(t, getErr)
 			assert.Contains(t, conditions(after)["VirtualKubelet"], syscall.ECONNREFUSED.Error())
+		})
+	}
+}
+
+// The provider answers with as many ShadowPods as it likes, of which each cannot be deleted.
+func TestShadowPodsThatCannotBeDeletedEndTheAttempt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		items, pages, deletions int
+		refused                 bool
+	}{
+		"all are deleted, page by page": {items: 7, pages: 3, deletions: 21},
+		"a page that is too large":      {items: 100_000, pages: 1, deletions: maxDeletionErrors, refused: true},
+		"pages without end":             {items: 1, pages: 1 << 30, deletions: maxDeletionErrors, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := scheme.New()
+			require.NoError(t, err)
+			page, deletions := 0, 0
+			provider := fake.NewClientBuilder().WithScheme(s).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+					found, ok := list.(*metav1.PartialObjectMetadataList)
+					require.True(t, ok, "%T", list)
+					found.Items, found.Continue = make([]metav1.PartialObjectMetadata, tc.items), ""
+					if page++; page < tc.pages {
+						found.Continue = "more"
+					}
+					return nil
+				},
+				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+					deletions++
+					if tc.refused {
+						return errors.New("resource name may not be empty")
+					}
+					return nil
+				},
+			}).Build()
+			err = deleteShadowPods(t.Context(), provider, "shop-rome", virtualNode(nil))
+			assert.Equal(t, tc.deletions, deletions)
+			if !tc.refused {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "resource name may not be empty")
+			assert.Less(t, len(err.Error()), 1000)
 		})
 	}
 }

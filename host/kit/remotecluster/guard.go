@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/kit/deadline"
@@ -15,13 +17,23 @@ import (
 type Limits struct {
 	// Response bounds each response, in bytes; MaxResponse by default.
 	Response int64
-	// Values bounds the values of each response in JSON, and of each event of a watch; no bound by default.
-	// Two bytes of JSON can take three hundred when they are decoded.
+	// Values bounds the values of each response in JSON, and of each event of a watch; MaxValues by default.
+	// Two bytes of JSON can take thousands when they are decoded. A process of one peer may take AnyNumber.
 	Values int
 	// Timeout bounds each request but watches, logs and streams, and the time until those begin;
 	// deadline.Default by default.
 	Timeout time.Duration
 }
+
+const (
+	// maxRetryAfter limits how long an answer has the client wait before it repeats a request, in seconds: client-go
+	// waits as long as it is told, also before a watch, of which nobody knows that it has not begun.
+	maxRetryAfter = 10
+	// failuresBurst is how many answers that are errors are passed on at once, and failuresPerSecond how many more:
+	// client-go repeats some requests at once, such as one whose resource version expired.
+	failuresBurst     = 500
+	failuresPerSecond = 20
+)
 
 // Guard returns a copy of a configuration for a client of another cluster, which may be hostile. All
 // clients of another cluster are made of one: [Config] returns them for the kubeconfigs in Secrets, and
@@ -31,7 +43,8 @@ type Limits struct {
 // addresses of this cluster's network, and show the answers. Requests to another server than that of the
 // configuration are errors too, also if a caller makes them. Responses are limited (see
 // [Limits]), and a request ends after a time. Proxies are those of the configuration and the
-// environment.
+// environment. Answers that are errors do not delay other requests for longer than some seconds, and come
+// at a bounded rate.
 func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -40,9 +53,13 @@ func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	if limits.Response == 0 {
 		limits.Response = MaxResponse
 	}
+	if limits.Values == 0 {
+		limits.Values = MaxValues
+	}
+	failures := rate.NewLimiter(failuresPerSecond, failuresBurst)
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &guard{next: &limiter{next: next, limit: limits.Response, values: limits.Values}, server: server}
+		return &guard{next: &limiter{next: next, limit: limits.Response, values: limits.Values}, server: server, failures: failures}
 	})
 	return deadline.Wrap(guarded, limits.Timeout), nil
 }
@@ -51,6 +68,8 @@ func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 type guard struct {
 	next   http.RoundTripper
 	server *url.URL
+	// failures are the answers that are errors, of all connections.
+	failures *rate.Limiter
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
@@ -63,8 +82,14 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, &OtherServerError{Server: addressOf(g.server), Other: addressOf(request.URL)}
 	}
 	response, err := g.next.RoundTrip(request)
-	if err != nil || !isRedirection(response) {
+	if err != nil {
 		return response, err //nolint:wrapcheck // Passed on as it is.
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return g.pace(request, response)
+	}
+	if !isRedirection(response) {
+		return response, nil
 	}
 	_ = response.Body.Close()
 	refused := &OtherServerError{Server: addressOf(g.server), Status: response.StatusCode}
@@ -72,6 +97,20 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		refused.Other = addressOf(location)
 	}
 	return nil, refused
+}
+
+// pace returns an answer that is an error, once it is its turn.
+func (g *guard) pace(request *http.Request, response *http.Response) (*http.Response, error) {
+	if after := response.Header.Get("Retry-After"); after != "" {
+		if seconds, err := strconv.Atoi(after); err != nil || seconds < 0 || seconds > maxRetryAfter {
+			response.Header.Set("Retry-After", strconv.Itoa(maxRetryAfter))
+		}
+	}
+	if err := g.failures.Wait(request.Context()); err != nil {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("waiting after too many answers that are errors: %w", err)
+	}
+	return response, nil
 }
 
 // isRedirection reports whether a response asks the client to send another request. The answer to

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +18,10 @@ const (
 	// MaxResponse limits a response of another cluster, in bytes: 16,000 ShadowPods of 4 KiB are fewer.
 	// Watches count from their beginning; clients continue one that ends.
 	MaxResponse = 64 << 20
+	// MaxValues limits the values of a response: the largest NamespaceMap has 20,000.
+	MaxValues = 400_000
+	// AnyNumber of values is not counted.
+	AnyNumber = math.MaxInt
 	// maxFrame limits an event of a watch without a line break, which client-go reads whole, in bytes. An API
 	// server stores objects of 1.5 MiB.
 	maxFrame = 4 << 20
@@ -94,7 +99,7 @@ func (l *limiter) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = &framedBody{ReadCloser: response.Body, left: maxFrame}
 	}
 	response.Body = &limitedBody{ReadCloser: response.Body, limit: limit, left: limit}
-	if l.values > 0 {
+	if l.values != AnyNumber {
 		response.Body = &countedBody{ReadCloser: response.Body, limit: l.values, isStream: deadline.IsStream(request)}
 	}
 	return response, nil

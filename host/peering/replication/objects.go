@@ -25,9 +25,6 @@ import (
 // NamespaceMap that an API server stores is 1.5 MiB, and a ResourceSlice has 2 KiB.
 const MaxCopies = 8 << 20
 
-// maxValues limits the values of an answer: the largest NamespaceMap has 20,000.
-const maxValues = 400_000
-
 // overflowPause is the time until objects are listed again that were more than their limit.
 const overflowPause = time.Minute
 
