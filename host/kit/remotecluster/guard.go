@@ -27,7 +27,7 @@ type Limits struct {
 
 const (
 	// maxRetryAfter limits how long an answer has the client wait before it repeats a request, in seconds: client-go
-	// waits as long as it is told, also before a watch, of which nobody knows that it has not begun.
+	// waits as long as the answer says, also before a watch, and no error shows that it has not begun.
 	maxRetryAfter = 10
 	// failuresBurst is how many answers that are errors are passed on at once, and failuresPerSecond how many more:
 	// client-go repeats some requests at once, such as one whose resource version expired.
