@@ -44,22 +44,36 @@ func ClaimOf(object *corev1.PersistentVolumeClaim) Claim {
 	return Claim{client.ObjectKeyFromObject(object), object.Spec.Resources.Requests[corev1.ResourceStorage]}
 }
 
-// AdmitClaim admits a claim of a consumer if the sum of its claims stays within what the Quotas of its tenant
-// namespace grant, and returns a [Denied] error otherwise. list returns the claims of the consumer, read
-// without a cache. Claims that were admitted and may not be stored yet are in the status of one Quota, so that the
-// replicas of the webhook decide one after the other.
-func (e *Enforcer) AdmitClaim(ctx context.Context, tenant string, claim Claim, dryRun bool, list func(context.Context) ([]Claim, error)) error {
+// IsWithin reports whether a claim requests no more than it did before. Amounts that take hours to compare are not.
+func (c Claim) IsWithin(before Claim) bool {
+	return quantity.Check(c.Storage) == nil && quantity.Check(before.Storage) == nil && c.Storage.Cmp(before.Storage) <= 0
+}
+
+// Claimant is a consumer with claims.
+type Claimant struct {
+	// Tenant is its tenant namespace.
+	Tenant string
+	// IsUnmanaged reports whether it was peered by hand, so that it may need no Quota.
+	IsUnmanaged func(context.Context) (bool, error)
+	// Claims returns its claims, read without a cache.
+	Claims func(context.Context) ([]Claim, error)
+}
+
+// AdmitClaim admits a claim that is new or grows if the sum of the consumer's claims stays within what the Quotas of
+// its tenant namespace grant, and returns a [Denied] error otherwise. Claims that were admitted and may not be stored
+// yet are in the status of one Quota, so that the replicas of the webhook decide one after the other.
+func (e *Enforcer) AdmitClaim(ctx context.Context, claim Claim, dryRun bool, of Claimant) error {
 	for range maxAttempts {
 		// The Quotas come first: a claim that is stored meanwhile is in the list.
 		quotas := &offloadingv1beta1.QuotaList{}
-		if err := e.APIReader.List(ctx, quotas, client.InNamespace(tenant)); err != nil {
-			return fmt.Errorf("listing the Quotas of namespace %q: %w", tenant, err)
+		if err := e.APIReader.List(ctx, quotas, client.InNamespace(of.Tenant)); err != nil {
+			return fmt.Errorf("listing the Quotas of namespace %q: %w", of.Tenant, err)
 		}
 		first, granted := storageGrant(quotas.Items)
 		if first == nil {
-			return nil
+			return of.admitUnbounded(ctx, quotas.Items)
 		}
-		claims, err := list(ctx)
+		claims, err := of.Claims(ctx)
 		if err != nil {
 			return err
 		}
@@ -75,11 +89,26 @@ func (e *Enforcer) AdmitClaim(ctx context.Context, tenant string, claim Claim, d
 			return fmt.Errorf("reserving storage in Quota %s/%s: %w", first.Namespace, first.Name, err)
 		}
 	}
-	return fmt.Errorf("the Quotas of namespace %q changed %d times while storage was reserved", tenant, maxAttempts)
+	return fmt.Errorf("the Quotas of namespace %q changed %d times while storage was reserved", of.Tenant, maxAttempts)
+}
+
+// admitUnbounded admits a claim of a consumer none of whose Quotas names storage, if one of them grants anything.
+// Without Quotas only a consumer that was peered by hand gets storage: others lose theirs with their ResourceSlices.
+func (c Claimant) admitUnbounded(ctx context.Context, quotas []offloadingv1beta1.Quota) error {
+	if len(quotas) > 0 {
+		if slices.ContainsFunc(quotas, func(q offloadingv1beta1.Quota) bool { return !ptr.Deref(q.Spec.Cordoned, false) }) {
+			return nil
+		}
+		return &Denied{"each Quota of the consumer is cordoned: the provider grants it no more storage until its administrator uncordons one. Claims that exist stay"}
+	}
+	if isUnmanaged, err := c.IsUnmanaged(ctx); err != nil || isUnmanaged {
+		return err
+	}
+	return &Denied{"the consumer has no accepted ResourceSlice in the provider, and gets no more storage: the consumer must create its ResourceSlice again. Claims that exist stay"}
 }
 
 // storageGrant returns what the Quotas of a consumer grant together, and the oldest one that names storage;
-// nil if none does, which bounds nothing. A Quota that is cordoned grants nothing more. It is pure.
+// nil if none does. A Quota that is cordoned grants nothing more. It is pure.
 func storageGrant(quotas []offloadingv1beta1.Quota) (first *offloadingv1beta1.Quota, granted resource.Quantity) {
 	for i := range quotas {
 		quota := &quotas[i]

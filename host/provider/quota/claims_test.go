@@ -132,13 +132,18 @@ func TestReplicasAdmitClaimsOneAfterTheOther(t *testing.T) {
 	}).Build()
 	clock := clocktesting.NewFakeClock(time.Unix(10000, 0))
 	e := &Enforcer{Client: c, APIReader: c, Clock: clock}
-	none := func(context.Context) ([]Claim, error) { return nil, nil }
+	admit := func(tenant string, claim Claim, dryRun bool) error {
+		return e.AdmitClaim(t.Context(), claim, dryRun, Claimant{
+			Tenant: tenant, IsUnmanaged: func(context.Context) (bool, error) { return true, nil },
+			Claims: func(context.Context) ([]Claim, error) { return nil, nil },
+		})
+	}
 	var denied *Denied
-	require.ErrorAs(t, e.AdmitClaim(t.Context(), "liqo-tenant-rome", claimNamed("a", "3Gi"), false, none), &denied)
-	require.NoError(t, e.AdmitClaim(t.Context(), "liqo-tenant-rome", claimNamed("a", "2Gi"), true, none), "a dry run reserves nothing")
-	require.NoError(t, e.AdmitClaim(t.Context(), "liqo-tenant-rome", claimNamed("a", "2Gi"), false, none))
-	require.ErrorAs(t, e.AdmitClaim(t.Context(), "liqo-tenant-rome", claimNamed("c", "1Gi"), false, none), &denied)
-	require.NoError(t, e.AdmitClaim(t.Context(), "liqo-tenant-oslo", claimNamed("c", "1Ti"), false, none), "nothing bounds another consumer")
+	require.ErrorAs(t, admit("liqo-tenant-rome", claimNamed("a", "3Gi"), false), &denied)
+	require.NoError(t, admit("liqo-tenant-rome", claimNamed("a", "2Gi"), true), "a dry run reserves nothing")
+	require.NoError(t, admit("liqo-tenant-rome", claimNamed("a", "2Gi"), false))
+	require.ErrorAs(t, admit("liqo-tenant-rome", claimNamed("c", "1Gi"), false), &denied)
+	require.NoError(t, admit("liqo-tenant-oslo", claimNamed("c", "1Ti"), false), "nothing bounds another consumer")
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota))
 	assert.Len(t, quota.Status.Claims, 2)
 	status, err := refresh(quota, newUsage(), clock.Now())

@@ -29,7 +29,7 @@ const Path = "/validate/persistentvolumeclaims"
 // Validator admits claims in the remote namespaces of consumers.
 //
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=list
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;tenants,verbs=list
 type Validator struct {
 	Decoder admission.Decoder
 	// Reader reads namespaces from the cache, APIReader all else, and namespaces that the cache does not
@@ -68,9 +68,14 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 	}
 	tenant, _, _ := strings.Cut(owner, "/")
 	err = v.checkClass(ctx, tenant, before, claim)
-	if err == nil && v.Quotas != nil {
-		err = v.Quotas.AdmitClaim(ctx, tenant, quota.ClaimOf(claim), ptr.Deref(request.DryRun, false), func(ctx context.Context) ([]quota.Claim, error) {
-			return v.claims(ctx, namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel], tenant)
+	isUpdate := request.Operation == admissionv1.Update
+	if err == nil && v.Quotas != nil && (!isUpdate || !quota.ClaimOf(claim).IsWithin(quota.ClaimOf(before))) {
+		err = v.Quotas.AdmitClaim(ctx, quota.ClaimOf(claim), ptr.Deref(request.DryRun, false), quota.Claimant{
+			Tenant:      tenant,
+			IsUnmanaged: func(ctx context.Context) (bool, error) { return v.isUnmanaged(ctx, tenant) },
+			Claims: func(ctx context.Context) ([]quota.Claim, error) {
+				return v.claims(ctx, namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel], tenant)
+			},
 		})
 	}
 	var denied *quota.Denied
@@ -96,7 +101,8 @@ func (v *Validator) namespace(ctx context.Context, name string) (*corev1.Namespa
 }
 
 // checkClass denies a new claim of a storage class that no ResourceSlice of the consumer was granted. A consumer
-// without ResourceSlices was peered by hand, and may use any class.
+// that was peered by hand has neither ResourceSlices nor a Tenant, and may use any class. One with a Tenant deletes its
+// ResourceSlices when it likes, and the credentials of a deleted one stay valid.
 func (v *Validator) checkClass(ctx context.Context, tenant string, before, claim *corev1.PersistentVolumeClaim) error {
 	class := ptr.Deref(claim.Spec.StorageClassName, "")
 	if class == "" || class == ptr.Deref(before.Spec.StorageClassName, "") {
@@ -106,18 +112,33 @@ func (v *Validator) checkClass(ctx context.Context, tenant string, before, claim
 	if err := v.APIReader.List(ctx, granted, client.InNamespace(tenant), client.MatchingLabels{liqocorev1beta1.ReplicatedLabel: "true"}); err != nil {
 		return fmt.Errorf("listing the ResourceSlices of namespace %q: %w", tenant, err)
 	}
-	if len(granted.Items) == 0 || slices.ContainsFunc(granted.Items, func(slice authv1beta1.ResourceSlice) bool { return grants(&slice.Status, class) }) {
+	if slices.ContainsFunc(granted.Items, func(slice authv1beta1.ResourceSlice) bool { return grants(&slice, class) }) {
 		return nil
+	}
+	if len(granted.Items) == 0 {
+		if isUnmanaged, err := v.isUnmanaged(ctx, tenant); err != nil || isUnmanaged {
+			return err
+		}
 	}
 	return &quota.Denied{Reason: fmt.Sprintf("storage class %q is in status.storageClasses of no accepted ResourceSlice of the consumer: "+
 		"use one that the virtual node offers, or have the provider's administrator create and offer the class", class)}
 }
 
-// grants reports whether a ResourceSlice was granted a storage class.
-func grants(status *authv1beta1.ResourceSliceStatus, class string) bool {
-	return slices.ContainsFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+// isUnmanaged reports whether a consumer has no Tenant. Only administrators of the provider can delete one, and then
+// the consumer loses its rights first.
+func (v *Validator) isUnmanaged(ctx context.Context, tenant string) (bool, error) {
+	tenants := &authv1beta1.TenantList{}
+	if err := v.APIReader.List(ctx, tenants, client.InNamespace(tenant)); err != nil {
+		return false, fmt.Errorf("listing the Tenants of namespace %q: %w", tenant, err)
+	}
+	return len(tenants.Items) == 0, nil
+}
+
+// grants reports whether a ResourceSlice was granted a storage class, and is not being deleted.
+func grants(slice *authv1beta1.ResourceSlice, class string) bool {
+	return slice.DeletionTimestamp.IsZero() && slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
 		return c.Type == authv1beta1.ResourceSliceConditionTypeResources && c.Status == authv1beta1.ResourceSliceConditionAccepted
-	}) && slices.ContainsFunc(status.StorageClasses, func(offered authv1beta1.StorageType) bool { return offered.StorageClassName == class })
+	}) && slices.ContainsFunc(slice.Status.StorageClasses, func(offered authv1beta1.StorageType) bool { return offered.StorageClassName == class })
 }
 
 // claims returns the claims in all remote namespaces of a consumer.

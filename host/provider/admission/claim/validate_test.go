@@ -50,11 +50,21 @@ func slice(accepted authv1beta1.ResourceSliceConditionStatus) *authv1beta1.Resou
 	}
 }
 
+func quotaOfOslo(isCordoned bool) *offloadingv1beta1.Quota {
+	return &offloadingv1beta1.Quota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "oslo"},
+		Spec:       offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{"cpu": resource.MustParse("4")}, Cordoned: ptr.To(isCordoned)},
+	}
+}
+
 func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 	granted := &offloadingv1beta1.Quota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "gpu"},
 		Spec:       offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{"requests.storage": resource.MustParse("10Gi")}},
 	}
+	tenantOfOslo := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "oslo"}}
+	deleted := slice(authv1beta1.ResourceSliceConditionAccepted)
+	deleted.DeletionTimestamp, deleted.Finalizers = ptr.To(metav1.Unix(1000, 0)), []string{"example.com/kept"}
 	for name, tc := range map[string]struct {
 		objects       []client.Object
 		before, claim *corev1.PersistentVolumeClaim
@@ -74,7 +84,16 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 		"an old claim of such a class grows": {
 			objects: []client.Object{slice(authv1beta1.ResourceSliceConditionDenied)}, before: claimIn("shop-rome", "a", "1Gi", "fast"), claim: claimIn("shop-rome", "a", "2Gi", "fast"),
 		},
-		"a consumer that was peered by hand": {claim: claimIn("shop-oslo", "a", "1Gi", "gold")},
+		"a consumer that was peered by hand":       {claim: claimIn("shop-oslo", "a", "1Gi", "gold")},
+		"a class of a slice that is being deleted": {objects: []client.Object{deleted}, claim: claimIn("shop-rome", "a", "1Gi", "fast"), denied: `storage class "fast"`},
+		// The consumer may delete its slices, and keeps their certificates.
+		"a class without a slice":                {objects: []client.Object{tenantOfOslo}, claim: claimIn("shop-oslo", "a", "1Gi", "gold"), denied: "no accepted ResourceSlice"},
+		"storage without a slice":                {objects: []client.Object{tenantOfOslo}, claim: claimIn("shop-oslo", "a", "1Gi", ""), denied: "the consumer must create its ResourceSlice"},
+		"an expansion without a slice":           {objects: []client.Object{tenantOfOslo}, before: claimIn("shop-oslo", "a", "1Gi", "gold"), claim: claimIn("shop-oslo", "a", "2Gi", "gold"), denied: "the consumer must create its ResourceSlice"},
+		"an old claim without a slice is bound":  {objects: []client.Object{tenantOfOslo}, before: claimIn("shop-oslo", "a", "2Gi", "gold"), claim: claimIn("shop-oslo", "a", "2Gi", "gold")},
+		"an old claim without a slice shrinks":   {objects: []client.Object{tenantOfOslo}, before: claimIn("shop-oslo", "a", "2Gi", "gold"), claim: claimIn("shop-oslo", "a", "1Gi", "gold")},
+		"by hand, with a Quota without storage":  {objects: []client.Object{quotaOfOslo(false)}, claim: claimIn("shop-oslo", "a", "1Gi", "gold")},
+		"by hand, with a Quota that is cordoned": {objects: []client.Object{quotaOfOslo(true)}, claim: claimIn("shop-oslo", "a", "1Gi", "gold"), denied: "is cordoned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
