@@ -217,7 +217,7 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 		if remote, isDesired := desired[local]; isDesired && remote == current.RemoteNamespace {
 			continue
 		}
-		gone, err := p.removeOne(ctx, local, current.RemoteNamespace)
+		gone, err := p.removeOne(ctx, local, current.RemoteNamespace, desired)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -306,13 +306,16 @@ func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (i
 }
 
 // removeOne withdraws the remote namespace of one mapping and reports whether the mapping is
-// removed. The namespace of another mapping is kept (T75).
-func (p *pass) removeOne(ctx context.Context, local, remote string) (bool, error) {
+// removed. The namespace of another mapping is kept, whatever the status says: others can write it.
+func (p *pass) removeOne(ctx context.Context, local, remote string, desired map[string]string) (bool, error) {
 	namespace, binding, err := p.read(ctx, remote)
 	if err != nil || namespace == nil {
 		return err == nil, err
 	}
 	if !isManaged(namespace, binding, p.nm, p.origin) || !isMappedFrom(namespace, local, p.nm.Status.CurrentMapping[local]) {
+		return true, nil
+	}
+	if owner := namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation]; owner != local && desired[owner] == remote {
 		return true, nil
 	}
 	return p.withdraw(ctx, namespace)

@@ -222,3 +222,17 @@ func TestANamespaceMapThatIsNotReplicatedIsIgnored(t *testing.T) {
 	require.NoError(t, err)
 	assert.Error(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 }
+
+// The consumer and administrators can write the status. A mapping in it that is not desired takes no namespace from
+// the one that is.
+func TestAStatusDoesNotWithdrawTheNamespaceOfADesiredMapping(t *testing.T) {
+	accepted := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}
+	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, mapping{"shop": accepted, "evil": accepted})
+	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
+	namespace.UID = "the first"
+	c, _, err := reconcileOnce(t, nm, namespace)
+	require.NoError(t, err)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, namespace))
+	assert.EqualValues(t, "the first", namespace.UID, "it is not deleted and created again")
+	assert.Equal(t, mapping{"shop": accepted}, mapping(statusOf(t, c)))
+}
