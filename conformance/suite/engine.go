@@ -13,7 +13,7 @@ import (
 // Longshore is our host: the module is checked, metered and sandboxed as in a cluster.
 type Longshore struct {
 	engine *engine.Engine
-	module *module.Module
+	module timed
 }
 
 // NewLongshore loads a module, compressed or not. Of the options it needs CacheDir, which may be
@@ -27,11 +27,13 @@ func NewLongshore(ctx context.Context, raw []byte, options Options) (*Longshore,
 	if err != nil {
 		return nil, fmt.Errorf("starting the engine: %w", err)
 	}
-	m, err := module.Load(ctx, e, raw, module.Options{Name: "conformance", Limits: limits})
+	m, err := inTime(func() (*module.Module, error) {
+		return module.Load(ctx, e, raw, module.Options{Name: "conformance", Limits: limits})
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("loading the module: %w", err), e.Close(ctx))
 	}
-	return &Longshore{engine: e, module: m}, nil
+	return &Longshore{engine: e, module: timed{m}}, nil
 }
 
 // Manifest returns what the module declares.
