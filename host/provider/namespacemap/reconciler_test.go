@@ -234,5 +234,5 @@ func TestAStatusDoesNotWithdrawTheNamespaceOfADesiredMapping(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, namespace))
 	assert.EqualValues(t, "the first", namespace.UID, "it is not deleted and created again")
-	assert.Equal(t, mapping{"shop": accepted}, mapping(statusOf(t, c)))
+	assert.Equal(t, mapping{"shop": accepted}, statusOf(t, c))
 }
