@@ -185,6 +185,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}:                                       policies.CacheOf(options.modules()),
 			&offloadingv1beta1.ShadowPod{}:                            {Transform: quota.Trim},
+			&corev1.PersistentVolumeClaim{}:                           {Transform: quota.TrimClaim},
 			&admissionregistrationv1.MutatingWebhookConfiguration{}:   selectName(options.ConfigurationName),
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: selectName(options.ConfigurationName),
 		},
@@ -259,6 +260,9 @@ func (a *App) addQuotas(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	if err := errors.Join(quota.Index(ctx, mgr.GetFieldIndexer()), a.quotas.Account.Watch(ctx, mgr.GetCache())); err != nil {
 		return err
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.PersistentVolumeClaim{}); err != nil {
+		return fmt.Errorf("watching claims: %w", err)
 	}
 	if err := metrics.Registry.Register(&quota.Metrics{Reader: mgr.GetClient()}); err != nil {
 		return fmt.Errorf("adding the metrics of Quotas: %w", err)

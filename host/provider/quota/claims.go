@@ -20,14 +20,33 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
-// maxClaims bounds the claims in the status of a Quota.
-const maxClaims = 500
+const (
+	// maxClaims bounds the claims in the status of a Quota.
+	maxClaims = 500
+	// claimsLag is how long a claim that was admitted stays in the status of a Quota although it is stored: the caches of
+	// other replicas may not have it yet.
+	claimsLag = 10 * time.Second
+)
 
 // Claim is a claim of a consumer, or its expansion.
 type Claim struct {
 	types.NamespacedName
 	// Storage that it requests.
 	Storage resource.Quantity
+}
+
+// TrimClaim is a cache transformation that drops what [ClaimOf] does not need.
+func TrimClaim(object any) (any, error) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return object, nil
+	}
+	kept := &corev1.PersistentVolumeClaim{TypeMeta: claim.TypeMeta}
+	kept.Name, kept.Namespace, kept.UID, kept.ResourceVersion = claim.Name, claim.Namespace, claim.UID, claim.ResourceVersion
+	if storage, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+		kept.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: storage}
+	}
+	return kept, nil
 }
 
 // ClaimsOf returns a claim of each object.
@@ -55,16 +74,22 @@ type Claimant struct {
 	Tenant string
 	// IsUnmanaged reports whether it was peered by hand, so that it may need no Quota.
 	IsUnmanaged func(context.Context) (bool, error)
-	// Claims returns its claims, read without a cache.
+	// Claims returns its claims as this replica knows them.
 	Claims func(context.Context) ([]Claim, error)
 }
 
 // AdmitClaim admits a claim that is new or grows if the sum of the consumer's claims stays within what the Quotas of
-// its tenant namespace grant, and returns a [Denied] error otherwise. Claims that were admitted and may not be stored
-// yet are in the status of one Quota, so that the replicas of the webhook decide one after the other.
+// its tenant namespace grant, and returns a [Denied] error otherwise. Claims that were admitted and may not be stored, or
+// known to all replicas, are in the status of one Quota, so that the replicas of the webhook decide one after the other.
+// In a replica, the claims of a consumer wait for each other and for no others.
 func (e *Enforcer) AdmitClaim(ctx context.Context, claim Claim, dryRun bool, of Claimant) error {
+	leave, err := e.claims.enter(ctx, of.Tenant)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	for range maxAttempts {
-		// The Quotas come first: a claim that is stored meanwhile is in the list.
+		// The Quotas come first: a claim that another replica admits meanwhile is a conflict.
 		quotas := &offloadingv1beta1.QuotaList{}
 		if err := e.APIReader.List(ctx, quotas, client.InNamespace(of.Tenant)); err != nil {
 			return fmt.Errorf("listing the Quotas of namespace %q: %w", of.Tenant, err)
@@ -146,13 +171,17 @@ func reserveClaim(quota *offloadingv1beta1.Quota, granted resource.Quantity, cla
 	status.Claims = slices.DeleteFunc(status.Claims, func(c offloadingv1beta1.QuotaClaim) bool {
 		key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 		stored := taken[key]
-		if now.After(c.Time.Add(reservationLifetime)) || quantity.Check(c.Storage) != nil || stored.Cmp(c.Storage) >= 0 {
+		switch {
+		case now.After(c.Time.Add(reservationLifetime)) || quantity.Check(c.Storage) != nil:
 			return true
+		case stored.Cmp(c.Storage) >= 0:
+			return now.After(c.Time.Add(claimsLag))
 		}
 		taken[key] = c.Storage
 		return false
 	})
 	if have := taken[claim.NamespacedName]; have.Cmp(claim.Storage) >= 0 {
+		renew(status, claim, now)
 		return status, nil
 	}
 	delete(taken, claim.NamespacedName)
@@ -173,4 +202,13 @@ func reserveClaim(quota *offloadingv1beta1.Quota, granted resource.Quantity, cla
 		Namespace: claim.Namespace, Name: claim.Name, Storage: claim.Storage, Time: metav1.NewTime(now),
 	})
 	return status, nil
+}
+
+// renew has what was admitted for the name of a claim count from now on: that claim will be stored after this decision.
+func renew(status *offloadingv1beta1.QuotaStatus, claim Claim, now time.Time) {
+	for i := range status.Claims {
+		if c := &status.Claims[i]; c.Namespace == claim.Namespace && c.Name == claim.Name {
+			c.Time = metav1.NewTime(now)
+		}
+	}
 }

@@ -2,7 +2,10 @@ package quota
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +60,8 @@ func TestClaimsStayWithinTheGrant(t *testing.T) {
 		"too large beside another":    {stored: []Claim{claimNamed("b", "5Gi")}, claim: claimNamed("a", "6Gi"), denied: "used 5Gi"},
 		"beside one that is pending":  {pending: []offloadingv1beta1.QuotaClaim{admitted("b", "5Gi", time.Second)}, claim: claimNamed("a", "6Gi"), denied: "used 5Gi"},
 		"the pending one has expired": {pending: []offloadingv1beta1.QuotaClaim{admitted("b", "5Gi", 2*time.Minute)}, claim: claimNamed("a", "6Gi"), left: 1},
-		"the pending one is stored":   {stored: []Claim{claimNamed("b", "4Gi")}, pending: []offloadingv1beta1.QuotaClaim{admitted("b", "4Gi", time.Second)}, claim: claimNamed("a", "6Gi"), left: 1},
+		"the pending one is stored":   {stored: []Claim{claimNamed("b", "4Gi")}, pending: []offloadingv1beta1.QuotaClaim{admitted("b", "4Gi", 11*time.Second)}, claim: claimNamed("a", "6Gi"), left: 1},
+		"other replicas may not know": {stored: []Claim{claimNamed("b", "4Gi")}, pending: []offloadingv1beta1.QuotaClaim{admitted("b", "4Gi", 9*time.Second)}, claim: claimNamed("a", "6Gi"), left: 2},
 		"an expansion":                {stored: []Claim{claimNamed("a", "4Gi")}, claim: claimNamed("a", "10Gi"), left: 1},
 		"a pending expansion counts":  {stored: []Claim{claimNamed("b", "1Gi")}, pending: []offloadingv1beta1.QuotaClaim{admitted("b", "9Gi", time.Second)}, claim: claimNamed("a", "2Gi"), denied: "used 9Gi"},
 		"an expansion that is too large": {
@@ -111,6 +116,70 @@ func TestTheGrantOfStorageIsThatOfAllSlices(t *testing.T) {
 			assert.Zero(t, granted.Cmp(resource.MustParse(tc.granted)), granted.String())
 		})
 	}
+}
+
+// The first request of a name may not be stored, and the second one later than what was admitted for the first counts.
+func TestAClaimThatIsAdmittedAgainCountsFromThenOn(t *testing.T) {
+	now := time.Unix(10000, 0)
+	quota := storageQuota("gpu", 0, nil)
+	quota.Status.Claims = []offloadingv1beta1.QuotaClaim{
+		{Namespace: "shop-rome", Name: "a", Storage: resource.MustParse("9Gi"), Time: metav1.NewTime(now.Add(-time.Minute))},
+	}
+	status, err := reserveClaim(quota, resource.MustParse("10Gi"), nil, claimNamed("a", "9Gi"), now)
+	require.NoError(t, err)
+	require.Len(t, status.Claims, 1)
+	assert.Equal(t, now, status.Claims[0].Time.Time)
+}
+
+func TestATrimmedClaimRequestsTheSame(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "a", Namespace: "shop-rome", UID: "u", ResourceVersion: "7", Annotations: map[string]string{"note": "long"},
+	}}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi"), "other": resource.MustParse("1")}
+	trimmed, err := TrimClaim(claim)
+	require.NoError(t, err)
+	kept, ok := trimmed.(*corev1.PersistentVolumeClaim)
+	require.True(t, ok)
+	assert.Equal(t, ClaimOf(claim), ClaimOf(kept))
+	assert.Empty(t, kept.Annotations)
+	assert.Equal(t, "7", kept.ResourceVersion)
+}
+
+// Claims of one consumer are decided one after the other, and delay no other consumer's.
+func TestClaimsOfAConsumerWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(storageQuota("gpu", 0, nil)).Build()
+		e := &Enforcer{Client: c, APIReader: c, Clock: clock.RealClock{}}
+		var deciding, most atomic.Int32
+		admit := func(ctx context.Context, tenant string) error {
+			return e.AdmitClaim(ctx, claimNamed("a", "1Gi"), true, Claimant{
+				Tenant: tenant, IsUnmanaged: func(context.Context) (bool, error) { return true, nil },
+				Claims: func(context.Context) ([]Claim, error) {
+					most.Store(max(most.Load(), deciding.Add(1)))
+					defer deciding.Add(-1)
+					time.Sleep(time.Second)
+					return nil, nil
+				},
+			})
+		}
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { assert.NoError(t, admit(t.Context(), "liqo-tenant-rome")) })
+		}
+		synctest.Wait()
+		require.NoError(t, admit(t.Context(), "liqo-tenant-oslo"))
+		assert.Zero(t, time.Since(start), "another consumer, without a Quota")
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		require.ErrorIs(t, admit(hurried, "liqo-tenant-rome"), context.DeadlineExceeded)
+		all.Wait()
+		assert.Equal(t, 20*time.Second, time.Since(start))
+		assert.EqualValues(t, 1, most.Load())
+		assert.Empty(t, e.claims.lines)
+	})
 }
 
 // TestReplicasAdmitClaimsOneAfterTheOther has another replica admit a claim between the list and the write.

@@ -46,6 +46,9 @@ type Enforcer struct {
 	Account   *Account
 	Clock     clock.Clock
 
+	// claims wait for each other by tenant namespace.
+	claims lines
+
 	mu     sync.Mutex
 	queues map[string]*queue
 }

@@ -28,12 +28,12 @@ const Path = "/validate/persistentvolumeclaims"
 
 // Validator admits claims in the remote namespaces of consumers.
 //
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list;watch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;tenants,verbs=list
 type Validator struct {
 	Decoder admission.Decoder
-	// Reader reads namespaces from the cache, APIReader all else, and namespaces that the cache does not
-	// have yet.
+	// Reader reads namespaces and, if Quotas are enforced, claims from the cache, APIReader all else, and namespaces that
+	// the cache does not have yet.
 	Reader, APIReader client.Reader
 	// Quotas admits the sum of a consumer's claims. It is nil when resources are not enforced.
 	Quotas *quota.Enforcer
@@ -153,7 +153,7 @@ func (v *Validator) claims(ctx context.Context, consumer, tenant string) ([]quot
 			continue
 		}
 		list := &corev1.PersistentVolumeClaimList{}
-		if err := v.APIReader.List(ctx, list, client.InNamespace(namespaces.Items[i].Name)); err != nil {
+		if err := v.Reader.List(ctx, list, client.InNamespace(namespaces.Items[i].Name), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing the claims of namespace %q: %w", namespaces.Items[i].Name, err)
 		}
 		claims = append(claims, quota.ClaimsOf(list.Items)...)

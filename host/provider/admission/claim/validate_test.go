@@ -1,7 +1,9 @@
 package claim
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -131,4 +134,45 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 			assert.Contains(t, response.Result.Message, tc.denied)
 		})
 	}
+}
+
+// A consumer may have a thousand namespaces.
+func TestADecisionAsksTheAPIServerAsOftenForManyNamespacesAsForOne(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	require.NoError(t, authv1beta1.AddToScheme(scheme))
+	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+	asked := map[int]int{}
+	for _, number := range []int{1, 150} {
+		grant := &offloadingv1beta1.Quota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "gpu"},
+			Spec:       offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{"requests.storage": resource.MustParse("200Gi")}},
+		}
+		objects := []client.Object{slice(authv1beta1.ResourceSliceConditionAccepted), grant}
+		for i := range number {
+			name := fmt.Sprintf("n%d-rome", i)
+			objects = append(objects, remoteNamespace(name, "rome"), claimIn(name, "data", "1Gi", "fast"))
+		}
+		requests := 0
+		cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(grant).Build()
+		live := interceptor.NewClient(cached, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				requests++
+				return c.List(ctx, list, options...)
+			},
+		})
+		v := &Validator{
+			Decoder: admission.NewDecoder(scheme), Reader: cached, APIReader: live,
+			Quotas: &quota.Enforcer{Client: cached, APIReader: live, Clock: clocktesting.NewFakeClock(time.Unix(10000, 0))},
+		}
+		raw, err := json.Marshal(claimIn("n0-rome", "more", "50Gi", "fast"))
+		require.NoError(t, err)
+		response := v.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Namespace: "n0-rome", Name: "more", Object: runtime.RawExtension{Raw: raw}, DryRun: ptr.To(true),
+		}})
+		require.True(t, response.Allowed, "%v", response.Result)
+		asked[number] = requests
+	}
+	assert.Equal(t, asked[1], asked[150])
+	assert.Positive(t, asked[1])
 }
