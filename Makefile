@@ -171,7 +171,7 @@ bench-native: build-bench ## Bursts with wasm policies beside bursts with native
 	@bin/bench -native $(PAIRS)
 
 .PHONY: bench-scale
-bench-scale: build-bench ## 10,000 pods on 50 virtual nodes, 500 namespaces; adds to bench/results.json
+bench-scale: build-bench ## 10,000 pods on 5 virtual nodes, 500 namespaces; adds to bench/results.json
 	@bin/bench -scale
 
 .PHONY: bench-tenants

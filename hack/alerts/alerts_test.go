@@ -200,15 +200,3 @@ func TestEachAlertFires(t *testing.T) {
 		})
 	}
 }
-
-// A process that several virtual nodes share serves the metric once for each of them. Its pods have
-// no label of a virtual node.
-func TestTheAlertNamesTheVirtualNodeOfASharedProcess(t *testing.T) {
-	of, ok := rules(t)["LongshoreProviderUnreachable"]
-	require.True(t, ok)
-	fired := of.fired(t, []string{
-		`longshore_remote_cluster_up{liqo_io_remote_cluster_id="milan",virtual_node="cpu"} 1x60`,
-		`longshore_remote_cluster_up{liqo_io_remote_cluster_id="milan",virtual_node="gpu"} 1x10 0x60`,
-	})
-	assert.Equal(t, map[string]time.Duration{"The API server of provider milan cannot be reached from virtual node gpu.": 13 * time.Minute}, fired)
-}

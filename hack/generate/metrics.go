@@ -66,7 +66,7 @@ Connections that a fabric or you keep; a peer without a Connection has none. ` +
 ` + "`wireguard`" + `, as in Liqo, whatever connects the networks. Virtual kubelets serve those of
 reflection. The label ` + "`namespace`" + ` is an offloaded namespace of the consumer, whose series are
 deleted when it is no longer offloaded, and ` + "`reflector_resource`" + ` is ` + "`Pod`, `ConfigMap`" + ` and so on, or the
-name of a custom resource. A shared process adds the label ` + "`virtual_node`" + `.
+name of a custom resource.
 
 The metrics of controllers are controller-runtime's, in both systems. The names of the
 controllers, in the label ` + "`controller`" + `, are Longshore's own.

@@ -58,14 +58,10 @@ type bench struct {
 
 type options struct {
 	only, out, longshore, dir, profiles string
-	// other is a server binary whose restarts are compared.
-	other              string
-	runs, pods, native int
-	quick, keep        bool
-	// scale measures scale only; shared lets the virtual nodes share a process then.
-	scale, shared bool
-	// tenants measures many tenants only.
-	tenants bool
+	runs, pods, native                  int
+	quick, keep                         bool
+	// scale measures scale only, tenants many tenants only.
+	scale, tenants bool
 }
 
 func main() {
@@ -78,9 +74,7 @@ func main() {
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
-	flags.StringVar(&o.other, "compare", "", "with -scale: another server binary, whose virtual kubelets restart by turns with those of -longshore")
 	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
-	flags.BoolVar(&o.shared, "shared", true, "with -scale: one process for the virtual nodes of a provider")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
 	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
@@ -101,9 +95,6 @@ func run(ctx context.Context, o options) error {
 	only, err := regexp.Compile(o.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
-	}
-	if o.other != "" && !o.scale {
-		return errors.New("-compare compares restarts, which only -scale measures: add -scale")
 	}
 	begin := time.Now()
 	b := &bench{
@@ -182,10 +173,7 @@ func (o *options) command() string {
 		command += fmt.Sprintf("%s%d", nativeFlag, o.native)
 	}
 	if o.scale {
-		command += fmt.Sprintf("%s -shared=%t", scaleFlag, o.shared)
-		if o.other != "" {
-			command += " -compare " + o.other
-		}
+		command += scaleFlag
 	}
 	if o.tenants {
 		command += tenantsFlag

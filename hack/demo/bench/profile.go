@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -73,34 +72,4 @@ func askProfile(ctx context.Context, kind string) ([]byte, error) {
 		return nil, fmt.Errorf("reading a profile: %w", err)
 	}
 	return content, nil
-}
-
-// liveMemory returns what the heap and the stacks of the virtual kubelet hold after a garbage
-// collection, in MiB.
-func liveMemory(ctx context.Context) (float64, error) {
-	content, err := askProfile(ctx, "heap?gc=1&debug=1")
-	if err != nil {
-		return 0, err
-	}
-	return liveOf(content)
-}
-
-// memStats finds figures of runtime.MemStats in a heap profile that is text.
-var memStats = regexp.MustCompile(`(?m)^# (HeapAlloc|Stack) = ([0-9]+)`)
-
-// liveOf adds up the heap and the stacks in a heap profile that is text, in MiB.
-func liveOf(profile []byte) (float64, error) {
-	found := memStats.FindAllSubmatch(profile, -1)
-	if len(found) != 2 {
-		return 0, fmt.Errorf("a heap profile has %d figures of the heap and the stacks, want 2", len(found))
-	}
-	total := 0.0
-	for _, match := range found {
-		n, err := strconv.ParseFloat(string(match[2]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading a heap profile: %w", err)
-		}
-		total += n
-	}
-	return total / (1 << 20), nil
 }

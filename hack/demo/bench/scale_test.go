@@ -5,9 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/longshore-dev/longshore/hack/demo/rig"
-	"github.com/longshore-dev/longshore/host/app/scheme"
 )
 
 func TestWatchesAreAddedUp(t *testing.T) {
@@ -51,16 +48,4 @@ func TestARunOfTenantsKeepsOtherResults(t *testing.T) {
 	kept := (&options{}).dropReplaced(known)
 	require.Len(t, kept, 1, "and a run of everything else those of tenants")
 	assert.Equal(t, "b", kept[0].Name)
-}
-
-func TestThePlainClientKnowsTheKindsThatItReads(t *testing.T) {
-	known, err := scheme.New()
-	require.NoError(t, err)
-	for _, cluster := range []string{rig.Consumer, rig.Provider} {
-		kinds := kindsRead(cluster)
-		assert.NotEmpty(t, kinds)
-		for _, kind := range kinds {
-			assert.True(t, known.Recognizes(kind), kind)
-		}
-	}
 }

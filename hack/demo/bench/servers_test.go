@@ -56,23 +56,3 @@ func TestServersTakeTurns(t *testing.T) {
 		assert.Equal(t, kind.String(), string(content))
 	}
 }
-
-func TestComparedServersTakeTurns(t *testing.T) {
-	dir := t.TempDir()
-	server, other := filepath.Join(dir, "longshore"), filepath.Join(dir, "other")
-	for _, binary := range []string{server, other} {
-		require.NoError(t, os.WriteFile(binary, []byte(binary), 0o600))
-	}
-	compared, err := newComparison(options{longshore: server, other: other}, filepath.Join(dir, "servers"))
-	require.NoError(t, err)
-	for _, binary := range []string{server, other, server} {
-		require.NoError(t, relink(compared.link, binary))
-		content, err := os.ReadFile(compared.link)
-		require.NoError(t, err)
-		assert.Equal(t, binary, string(content))
-	}
-
-	_, err = newComparison(options{longshore: server, other: filepath.Join(dir, "none")}, filepath.Join(dir, "servers"))
-	require.ErrorContains(t, err, "finding -compare")
-	require.ErrorContains(t, run(t.Context(), options{other: other}), "add -scale")
-}

@@ -61,7 +61,7 @@ func requireMetrics(t *testing.T, expr, where string) {
 	parsed, err := metricsql.Parse(strings.ReplaceAll(expr, "$namespace", "longshore"))
 	require.NoError(t, err, where)
 	known := ownMetrics(t)
-	labels := map[string]bool{"__name__": true, "le": true, "namespace": true, "pod": true, "virtual_node": true, "liqo_io_remote_cluster_id": true}
+	labels := map[string]bool{"__name__": true, "le": true, "namespace": true, "pod": true, "liqo_io_virtual_node": true, "liqo_io_remote_cluster_id": true}
 	found, foreign := 0, 0
 	metricsql.VisitAll(parsed, func(node metricsql.Expr) {
 		metric, ok := node.(*metricsql.MetricExpr)

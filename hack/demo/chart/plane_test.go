@@ -155,7 +155,7 @@ func bindIn(role string) *rbacv1.RoleBinding {
 func patchSubjects(t *testing.T, name string) func(client.Client) error {
 	return func(c client.Client) error {
 		return c.Patch(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType,
-			[]byte(`{"subjects":[{"kind":"ServiceAccount","name":"vk-shared-0123456789","namespace":"liqo-tenant-milan"}]}`)))
+			[]byte(`{"subjects":[{"kind":"ServiceAccount","name":"milan","namespace":"liqo-tenant-milan"}]}`)))
 	}
 }
 
@@ -213,7 +213,7 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the manager makes a budget for a virtual kubelet":    {"longshore-manager", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), true},
 		"the webhook makes no budget":                         {"longshore-webhook", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), false},
 		"the manager does not bind administrators":            {"longshore-manager", create(bind("cluster-admin")), false},
-		"the manager moves a virtual node to another process": {"longshore-manager", patchSubjects(t, "liqo-node-milan"), true},
+		"the manager repairs a virtual kubelet's binding":     {"longshore-manager", patchSubjects(t, "liqo-node-milan"), true},
 		"the manager makes no account an administrator":       {"longshore-manager", patchSubjects(t, "cluster-admin"), false},
 		"the manager binds the control plane of a consumer":   {"longshore-manager", create(bindIn("liqo-remote-controlplane")), true},
 		"the manager makes claims in the storage namespace":   {"longshore-manager", create(claimIn("liqo-storage")), true},

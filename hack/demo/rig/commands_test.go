@@ -103,7 +103,6 @@ func TestTheCommandLine(t *testing.T) {
 		{"slices and virtual nodes are created, listed and deleted", capacityLines},
 		{"status and info", statusLines},
 		{"a virtual kubelet follows the image of its VkOptionsTemplate", imageLines},
-		{"a virtual node moves to a shared process and back without its pods", processLines},
 		{"the installation conforms, and one in which consumers have too many rights does not", conformLines},
 		{"certificates are renewed before they expire", renewalLines},
 		{"the key of the consumer is replaced", keyLines},
