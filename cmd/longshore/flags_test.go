@@ -45,13 +45,12 @@ func sources(t *testing.T, folder string) []*ast.File {
 	return files
 }
 
-// shared are the functions that declare flags of several apps, or of the nodes of a virtual
-// kubelet, by name: of each flag, the field that it sets of what is passed, or the parameter that
-// it sets.
+// shared are the functions that declare flags of several apps, by name: of each flag, the field that
+// it sets of what is passed, or the parameter that it sets.
 func shared(t *testing.T) map[string]map[string]target {
 	t.Helper()
 	functions := map[string]map[string]target{}
-	for _, file := range append(sources(t, "."), sources(t, filepath.Join("..", "..", "host", "app", "kubelet"))...) {
+	for _, file := range sources(t, ".") {
 		for _, declaration := range file.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
 			if !ok || appOf(function) != "" {
@@ -194,7 +193,7 @@ func readers(t *testing.T, app string) map[string]bool {
 	for _, file := range sources(t, filepath.Join("..", "..", "host", "app", app)) {
 		for _, declaration := range file.Decls {
 			if function, ok := declaration.(*ast.FuncDecl); ok &&
-				(strings.HasPrefix(strings.ToLower(function.Name.Name), "validate") || function.Name.Name == "DefaultOptions" || function.Name.Name == "AddNodeFlags") {
+				(strings.HasPrefix(strings.ToLower(function.Name.Name), "validate") || function.Name.Name == "DefaultOptions") {
 				continue
 			}
 			ast.Inspect(declaration, func(node ast.Node) bool {

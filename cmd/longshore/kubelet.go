@@ -77,8 +77,8 @@ func home(kubeconfig string) (*rest.Config, error) {
 }
 
 func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
-	kubelet.AddNodeFlags(f, o)
-	f.StringVar(&o.SharedProcess, "shared-process", "", "name of this process's Deployment, if it serves the VirtualNodes that the manager assigned to it instead of --nodename")
+	f.StringVar(&o.NodeName, "nodename", o.NodeName, "name of the virtual node")
+	f.StringVar(&o.ForeignKubeconfigSecretName, "foreign-kubeconfig-secret-name", o.ForeignKubeconfigSecretName, "Secret in the tenant namespace with the provider's kubeconfig")
 	f.StringVar(&o.NodeIP, "node-ip", "", "address of this process")
 	f.StringVar(&o.TenantNamespace, "tenant-namespace", o.TenantNamespace, "tenant namespace of the provider")
 	f.StringVar(&o.Namespace, "liqo-namespace", o.Namespace, "Longshore's own namespace")
@@ -89,10 +89,20 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")
+	f.BoolVar(&o.EnableStorage, "enable-storage", o.EnableStorage, "reflect volume claims")
+	f.StringVar(&o.RemoteRealStorageClassName, "remote-real-storage-class-name", o.RemoteRealStorageClassName, "storage class on the provider")
+	f.BoolVar(&o.EnableIngress, "enable-ingress", o.EnableIngress, "set the ingress class of reflected Ingresses")
+	f.StringVar(&o.RemoteRealIngressClassName, "remote-real-ingress-class-name", o.RemoteRealIngressClassName, "ingress class on the provider")
+	f.BoolVar(&o.EnableLoadBalancer, "enable-load-balancer", o.EnableLoadBalancer, "set the load balancer class of reflected Services")
+	f.StringVar(&o.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name", o.RemoteRealLoadBalancerClassName, "load balancer class on the provider")
 	f.StringVar(&o.VirtualStorageClassName, "virtual-storage-class-name", o.VirtualStorageClassName, "storage class whose ephemeral volumes are claims of the provider; for other claims the provisioner of the class decides")
 }
 
 func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
+	f.BoolVar(&o.CreateNode, "create-node", o.CreateNode, "create the Node")
+	f.BoolVar(&o.NodeCheckNetwork, "node-check-network", o.NodeCheckNetwork, "let the network's state decide about readiness")
+	f.StringToStringVar(&o.NodeExtraAnnotations, "node-extra-annotations", nil, "further annotations of the Node")
+	f.StringToStringVar(&o.NodeExtraLabels, "node-extra-labels", nil, "further labels of the Node")
 	f.StringVar(&o.CertificateType, "certificate-type", o.CertificateType, "signer of the serving certificate: kubelet, aws or self-signed")
 	f.StringVar(&o.KubeletClientCAFile, "kubelet-client-ca-file", "", "authority of the kubelet API's clients; empty takes this cluster's own")
 	f.IntVar(&o.ListenPort, "listen-port", o.ListenPort, "port of the kubelet API")

@@ -179,9 +179,6 @@ func nodes(s *snapshot) []Problem {
 
 // kubeletSelector returns the label of the pods of a VirtualNode's virtual kubelet.
 func kubeletSelector(vn *offloadingv1beta1.VirtualNode) string {
-	if process := vn.Annotations[offloadingv1beta1.SharedProcessKey]; process != "" {
-		return offloadingv1beta1.SharedProcessKey + "=" + process
-	}
 	return offloadingv1beta1.VirtualNodeLabel + "=" + vn.Name
 }
 

@@ -213,7 +213,7 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the manager makes a budget for a virtual kubelet":    {"longshore-manager", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), true},
 		"the webhook makes no budget":                         {"longshore-webhook", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), false},
 		"the manager does not bind administrators":            {"longshore-manager", create(bind("cluster-admin")), false},
-		"the manager repairs a virtual kubelet's binding":     {"longshore-manager", patchSubjects(t, "liqo-node-milan"), true},
+		"the manager gives no other account these rights":     {"longshore-manager", patchSubjects(t, "liqo-node-milan"), false},
 		"the manager makes no account an administrator":       {"longshore-manager", patchSubjects(t, "cluster-admin"), false},
 		"the manager binds the control plane of a consumer":   {"longshore-manager", create(bindIn("liqo-remote-controlplane")), true},
 		"the manager makes claims in the storage namespace":   {"longshore-manager", create(claimIn("liqo-storage")), true},

@@ -14,28 +14,28 @@ import (
 
 // watchConfigurations passes changes of the Configurations of peers to the translation of
 // addresses, which all objects are decided again for (T41). It returns after the first list.
-func (v *virtualNode) watchConfigurations(ctx context.Context) error {
+func (a *App) watchConfigurations(ctx context.Context) error {
 	changed := func(object any) {
 		configuration, ok := object.(*networkingv1beta1.Configuration)
-		if ok && v.addresses.Set(configuration) {
-			v.decideAgain()
+		if ok && a.addresses.Set(configuration) {
+			a.decideAgain()
 		}
 	}
-	return watch(ctx, v.manager.GetCache(), &networkingv1beta1.Configuration{}, changed, func(name string) {
-		if v.addresses.Remove(client.ObjectKey{Namespace: v.options.TenantNamespace, Name: name}) {
-			v.decideAgain()
+	return watch(ctx, a.manager.GetCache(), &networkingv1beta1.Configuration{}, changed, func(name string) {
+		if a.addresses.Remove(client.ObjectKey{Namespace: a.options.TenantNamespace, Name: name}) {
+			a.decideAgain()
 		}
 	})
 }
 
-func (v *virtualNode) provider() liqocorev1beta1.ClusterID {
-	return liqocorev1beta1.ClusterID(v.options.ForeignClusterID)
+func (a *App) provider() liqocorev1beta1.ClusterID {
+	return liqocorev1beta1.ClusterID(a.options.ForeignClusterID)
 }
 
 // addressOfRemotePod returns the address under which the consumer reaches an address of the
 // provider, or "" while it is not known.
-func (v *virtualNode) addressOfRemotePod(original string) string {
-	translated, err := v.addresses.Of(v.provider()).Translate(original)
+func (a *App) addressOfRemotePod(original string) string {
+	translated, err := a.addresses.Of(a.provider()).Translate(original)
 	if err != nil {
 		ctrl.Log.V(1).Info("Address of a remote pod is not known yet", "address", original, "reason", err.Error())
 		return ""
@@ -45,9 +45,9 @@ func (v *virtualNode) addressOfRemotePod(original string) string {
 
 // localPods returns the pod CIDRs of the consumer, and whether addresses of endpoints are
 // translated for the provider.
-func (v *virtualNode) localPods() ([]netip.Prefix, bool) {
-	pods, isTranslated := v.addresses.LocalPods(v.provider())
-	for _, cidr := range v.options.LocalPodCIDRs {
+func (a *App) localPods() ([]netip.Prefix, bool) {
+	pods, isTranslated := a.addresses.LocalPods(a.provider())
+	for _, cidr := range a.options.LocalPodCIDRs {
 		if prefix, err := ipam.ParseCIDR(cidr); err == nil { // IPv6 addresses are not translated
 			pods = append(pods[:len(pods):len(pods)], prefix)
 		}

@@ -22,42 +22,42 @@ var apiServerIPs = labels.SelectorFromSet(labels.Set{ipamv1alpha1.IPTypeLabel: s
 const defaultAPIServerPort = "443"
 
 // sendsTokens reports whether remote pods may get tokens of the consumer.
-func (v *virtualNode) sendsTokens() bool {
-	return v.options.EnableAPIServerSupport && v.options.ReflectionWorkers["serviceaccount"] > 0
+func (a *App) sendsTokens() bool {
+	return a.options.EnableAPIServerSupport && a.options.ReflectionWorkers["serviceaccount"] > 0
 }
 
 // usesNetwork reports whether remote pods reach the API server over the network between the
 // clusters.
-func (v *virtualNode) usesNetwork() bool { return v.sendsTokens() && v.options.HomeAPIServerHost == "" }
+func (a *App) usesNetwork() bool { return a.sendsTokens() && a.options.HomeAPIServerHost == "" }
 
 // watchAPIServerIPs decides all objects again when the addresses of the API server change. It
 // returns after the first list.
-func (v *virtualNode) watchAPIServerIPs(ctx context.Context) error {
-	if !v.usesNetwork() {
+func (a *App) watchAPIServerIPs(ctx context.Context) error {
+	if !a.usesNetwork() {
 		return nil
 	}
-	return watch(ctx, v.manager.GetCache(), &ipamv1alpha1.IP{}, func(any) { v.decideAgain() }, func(string) { v.decideAgain() })
+	return watch(ctx, a.manager.GetCache(), &ipamv1alpha1.IP{}, func(any) { a.decideAgain() }, func(string) { a.decideAgain() })
 }
 
 // apiServer returns where remote pods reach the API server: at the host of the options or, over the
 // network between the clusters, at the addresses of IPs. Without a Configuration of the provider
 // there is no such network, and remote pods have no access (T33).
-func (v *virtualNode) apiServer() (remote.APIServer, error) {
-	if !v.sendsTokens() {
+func (a *App) apiServer() (remote.APIServer, error) {
+	if !a.sendsTokens() {
 		return remote.APIServer{}, nil
 	}
-	if !v.usesNetwork() {
-		return remote.APIServer{Host: v.options.HomeAPIServerHost, Port: v.options.HomeAPIServerPort}, nil
+	if !a.usesNetwork() {
+		return remote.APIServer{Host: a.options.HomeAPIServerHost, Port: a.options.HomeAPIServerPort}, nil
 	}
-	switch v.addresses.Of(v.provider()).(type) {
+	switch a.addresses.Of(a.provider()).(type) {
 	case address.Identity:
 		return remote.APIServer{}, nil
 	case *address.Peer:
 	default:
-		return remote.APIServer{}, fmt.Errorf("reading the Configuration of cluster %q: %w", v.options.ForeignClusterID, address.ErrPending)
+		return remote.APIServer{}, fmt.Errorf("reading the Configuration of cluster %q: %w", a.options.ForeignClusterID, address.ErrPending)
 	}
 	ips := &ipamv1alpha1.IPList{}
-	err := v.manager.GetClient().List(context.Background(), ips, client.InNamespace(v.options.Namespace), client.MatchingLabelsSelector{Selector: apiServerIPs})
+	err := a.manager.GetClient().List(context.Background(), ips, client.InNamespace(a.options.Namespace), client.MatchingLabelsSelector{Selector: apiServerIPs})
 	if err != nil {
 		return remote.APIServer{}, fmt.Errorf("listing the IPs of the API server: %w", err)
 	}
@@ -68,7 +68,7 @@ func (v *virtualNode) apiServer() (remote.APIServer, error) {
 		}
 	}
 	if len(addresses) == 0 {
-		return remote.APIServer{}, fmt.Errorf("no IP with label %s in namespace %q has an address: enable IPAM in the chart, or allocate an address", apiServerIPs, v.options.Namespace)
+		return remote.APIServer{}, fmt.Errorf("no IP with label %s in namespace %q has an address: enable IPAM in the chart, or allocate an address", apiServerIPs, a.options.Namespace)
 	}
 	slices.Sort(addresses)
 	port := os.Getenv("KUBERNETES_SERVICE_PORT")

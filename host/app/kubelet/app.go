@@ -1,23 +1,20 @@
 // Package kubelet composes a virtual kubelet: the process that maintains the Node of a
 // VirtualNode, reflects what is offloaded through it and serves the kubelet API.
 //
-// App is the process: a manager with lease, caches and metrics, and the policies. A
-// virtualNode belongs to one VirtualNode; it shares with other virtual nodes of the process
-// only what [shared] lists. A session belongs to one kubeconfig of the provider and is
-// replaced when the Secret changes. A process has one virtual node and ends with it, or has
-// those of a shared Deployment, which a supervisor starts and stops (ADR 69).
-//
-// With one mapped namespace, a process has 8 watches towards the provider, with one virtual node and with
-// 50 (TestLongManyVirtualNodesOfAProcess; no right on Ingresses is granted there).
+// App is the process: a manager with lease, caches and metrics, the policies, and what outlives a
+// session. A session belongs to one kubeconfig of the provider and is replaced when the Secret changes.
 package kubelet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -47,20 +44,25 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/consumer/election"
+	"github.com/longshore-dev/longshore/host/consumer/link"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/facts"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/memory"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
 // disabledAddress disables a listener of the manager.
 const disabledAddress = "0"
 
-// shared is what the virtual nodes of one process share.
-type shared struct {
+// App is a composed virtual kubelet.
+type App struct {
+	options *Options
 	// config, client and clientset reach the consumer; client does not read from the cache.
 	config    *rest.Config
 	client    client.Client
@@ -69,24 +71,27 @@ type shared struct {
 	manager   ctrl.Manager
 	policies  *policyLoader
 	registry  prometheus.Registerer
-	// addresses translate those of providers.
+	// addresses translate those of the provider.
 	addresses *address.Table
-	// decideAgain makes all virtual nodes decide all objects again: the virtual nodes share addresses,
-	// and one of them observes a change first.
-	decideAgain func()
-	// leadership is nil in a process with one virtual node, which campaigns itself.
-	leadership *leadership
-	// connections is nil in a process with one virtual node.
-	connections *connections
-}
+	facts     *facts.Facts
+	link      *link.Link
+	election  *election.Election
+	// certificate returns the serving certificate; keepCertificate renews a signed one and is
+	// nil otherwise.
+	certificate     func() (*tls.Certificate, error)
+	keepCertificate func(context.Context)
+	// eventLimits outlive a connection to the provider.
+	eventLimits *event.Limits
 
-// App is a composed virtual kubelet.
-type App struct {
-	shared
-	options Options
-	// Either virtualNode or supervisor is set.
-	virtualNode *virtualNode
-	supervisor  *supervisor
+	reachable      prometheus.Gauge
+	sessionMetrics sessionCollector
+
+	kubeconfigChanged chan struct{}
+
+	mu             sync.Mutex
+	session        *session
+	leading        bool
+	foreignCluster *liqocorev1beta1.ForeignCluster // of the provider
 }
 
 // New composes the virtual kubelet. It sends discovery requests only.
@@ -99,8 +104,11 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{options: options, shared: shared{config: options.withRate(deadline.Wrap(options.Config, options.ClientTimeout)), scheme: s, registry: metrics.Registry, addresses: &address.Table{}}}
-	a.decideAgain = a.policiesChanged
+	a := &App{
+		options: &options, config: options.withRate(deadline.Wrap(options.Config, options.ClientTimeout)), scheme: s, registry: metrics.Registry,
+		addresses: &address.Table{}, kubeconfigChanged: make(chan struct{}, 1), eventLimits: event.NewLimits(),
+		link: link.New(options.NodePingInterval, options.NodePingTimeout, time.Now),
+	}
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()
 	}
@@ -118,46 +126,16 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("composing the virtual kubelet: %w", err)
 	}
 	a.policies = &policyLoader{policies.Lazy{Load: a.loadPolicies}}
-	run, err := a.addVirtualNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
+	a.facts = facts.New(a.origin(), func() view.Evaluator { return a.policies })
 	return a, errors.Join(
-		a.manager.Add(manager.RunnableFunc(run)),
+		a.addLinkMetrics(), a.addCertificate(), a.addElection(),
+		a.manager.Add(manager.RunnableFunc(a.serve)),
 		a.manager.Add(memory.NewReleaser(clock.RealClock{})),
 		a.manager.AddHealthzCheck("ping", healthz.Ping),
 		// Readiness does not depend on the lease or on the provider: another replica would
 		// wait in the same way.
 		a.manager.AddReadyzCheck("policies", func(*http.Request) error { return a.policies.Ready() }),
 	)
-}
-
-// addVirtualNodes composes the virtual node or the supervisor and returns its method run.
-func (a *App) addVirtualNodes(ctx context.Context) (func(context.Context) error, error) {
-	var err error
-	if a.options.SharedProcess == "" {
-		if a.virtualNode, err = newVirtualNode(&a.options, &a.shared, a.registry); err != nil {
-			return nil, err
-		}
-		return a.virtualNode.run, a.virtualNode.addElection()
-	}
-	if a.leadership, err = newLeadership(&a.options, a.config); err != nil {
-		return nil, err
-	}
-	a.connections = &connections{log: ctrl.LoggerFrom(ctx)}
-	if a.supervisor, err = newSupervisor(&a.options, &a.shared); err != nil {
-		return nil, err
-	}
-	return a.supervisor.run, nil
-}
-
-// policiesChanged makes all virtual nodes ask policies again.
-func (a *App) policiesChanged() {
-	if a.supervisor != nil {
-		a.supervisor.policiesChanged()
-		return
-	}
-	a.virtualNode.policiesChanged()
 }
 
 // newScheme registers only the kinds that a virtual kubelet handles, to save memory.
@@ -175,7 +153,7 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
-	o := &a.options
+	o := a.options
 	policyMetrics, err := policysource.NewMetrics(a.registry)
 	if err != nil {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
@@ -185,7 +163,7 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 		Identity: o.component(a.manager.GetAPIReader()),
 		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
 		Stages:     chain.OffloadOrder(),
-		ReportKeys: o.PolicyReportKeys, ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.policiesChanged,
+		ReportKeys: o.PolicyReportKeys, ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.decideAgain,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the policies: %w", err)
@@ -194,7 +172,7 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 }
 
 func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
-	o := &a.options
+	o := a.options
 	options := ctrl.Options{
 		Scheme:                 a.scheme,
 		Metrics:                server.Options{BindAddress: disabledAddress},
@@ -230,11 +208,11 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	// The lease of the node or of the shared Deployment: one of several replicas works (wire 5.7).
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.name(),
+	// The lease of the node: one of several replicas works (wire 5.7).
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.NodeName,
 		resourcelock.ResourceLockConfig{Identity: identity}, a.config, o.VKLeaseRenewInterval)
 	if err != nil {
-		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.name(), err)
+		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.NodeName, err)
 	}
 	options.LeaderElection = true
 	options.LeaderElectionResourceLockInterface = lock
@@ -243,18 +221,13 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	return options, nil
 }
 
-// stripTemplate removes the Deployment template apart from the arguments of the container, which a
-// shared process reads.
+// stripTemplate removes the Deployment template, which a virtual kubelet does not read.
 func stripTemplate(object any) (any, error) {
 	vn, ok := object.(*offloadingv1beta1.VirtualNode)
 	if !ok {
 		return object, nil
 	}
-	vn.ManagedFields = nil
-	if args := virtualkubelet.Arguments(vn); args != nil {
-		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
-		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
-	}
+	vn.ManagedFields, vn.Spec.Template = nil, nil
 	return object, nil
 }
 
@@ -268,14 +241,10 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() error { return a.policies.Run(running) })
 	group.Go(func() error { return a.manager.Start(running) })
 	err := errors.Join(group.Wait(), a.policies.Close(context.WithoutCancel(ctx)))
-	switch {
-	case err == nil:
-		return nil
-	case a.supervisor != nil:
-		return fmt.Errorf("running the shared virtual kubelet %q: %w", a.options.SharedProcess, err)
-	default:
+	if err != nil {
 		return fmt.Errorf("running the virtual kubelet of node %q: %w", a.options.NodeName, err)
 	}
+	return nil
 }
 
 func protobuf(config *rest.Config) *rest.Config {

@@ -20,7 +20,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
-	"github.com/longshore-dev/longshore/host/policysource/report"
 )
 
 const (
@@ -34,8 +33,8 @@ const (
 
 // newFollower returns what reflects the kinds of ResourceReflections in a session. compose makes
 // an engine for the session's clusters.
-func (v *virtualNode) newFollower(config *rest.Config, reflector *engine.Engine, compose func(...engine.Definition) (*engine.Engine, error)) (*custom.Follower, error) {
-	local, err := custom.NewEnd(v.config)
+func (a *App) newFollower(config *rest.Config, reflector *engine.Engine, compose func(...engine.Definition) (*engine.Engine, error)) (*custom.Follower, error) {
+	local, err := custom.NewEnd(a.config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
@@ -43,61 +42,44 @@ func (v *virtualNode) newFollower(config *rest.Config, reflector *engine.Engine,
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
-	o := v.options
+	o := a.options
 	return custom.New(custom.Options{
-		Local: local, Remote: remote, ProviderClusterID: o.ForeignClusterID, Component: o.component(v.client).Name,
+		Local: local, Remote: remote, ProviderClusterID: o.ForeignClusterID, Component: o.component(a.client).Name,
 		RemoteSelector: labels.SelectorFromSet(labels.Set{
 			offloadingv1beta1.OriginLabel: o.HomeClusterID, offloadingv1beta1.DestinationLabel: o.ForeignClusterID,
 		}).String(),
-		List: v.listReflections, Namespaces: reflector.Namespaces, Report: v.reportReflections, IsStandby: v.isStandby,
+		List: a.listReflections, Namespaces: reflector.Namespaces, Report: a.reportReflections,
 		New: func(kind mirror.CustomResource, policy offloadingv1beta1.ReflectionType) (custom.Reflection, error) {
-			return compose(kind.Define(mirror.Options{Origin: v.origin(), Policy: policy, Workers: customWorkers}))
+			return compose(kind.Define(mirror.Options{Origin: a.origin(), Policy: policy, Workers: customWorkers}))
 		},
 	}), nil
 }
 
-func (v *virtualNode) listReflections(ctx context.Context) ([]policyv1alpha1.ResourceReflection, error) {
+func (a *App) listReflections(ctx context.Context) ([]policyv1alpha1.ResourceReflection, error) {
 	list := &policyv1alpha1.ResourceReflectionList{}
-	if err := v.manager.GetClient().List(ctx, list); err != nil {
+	if err := a.manager.GetClient().List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing ResourceReflections: %w", err)
 	}
 	return list.Items, nil
 }
 
-// isStandby reports whether another virtual node of a shared process reflects the shared objects.
-func (v *virtualNode) isStandby() bool { return v.leadership != nil && !v.leadership.IsChosen(v) }
-
-// reportReflections reports the observations of this virtual node's session. In a shared process,
-// those of the virtual node that reflects for all are reported.
-func (v *virtualNode) reportReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
-	if v.leadership != nil && !v.keepReport(observations) {
-		return nil
-	}
-	return v.writeReflections(ctx, observations)
-}
-
-// writeReflections writes the observations into the PolicyComponent of this virtual kubelet. The
+// reportReflections writes the observations into the PolicyComponent of this virtual kubelet. The
 // source of its policies owns the other fields.
-func (v *virtualNode) writeReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
-	return v.applyComponent(ctx, reflectionsManager, v.options.component(v.client), nil, policyv1alpha1.PolicyComponentStatus{Reflections: observations})
-}
-
-// applyComponent writes the fields of a manager into the PolicyComponent of this process.
-func (s *shared) applyComponent(ctx context.Context, manager client.FieldOwner, identity report.Identity, owners []metav1.OwnerReference, status policyv1alpha1.PolicyComponentStatus) error {
+func (a *App) reportReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
+	identity := a.options.component(a.client)
 	key := identity.Object
-	status.Component = identity.Name
 	object := &policyv1alpha1.PolicyComponent{
 		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "PolicyComponent"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owners},
-		Status:     status,
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Status:     policyv1alpha1.PolicyComponentStatus{Component: identity.Name, Reflections: observations},
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return fmt.Errorf("encoding PolicyComponent %s: %w", key, err)
 	}
 	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
-	err = s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields}),
-		manager, client.ForceOwnership)
+	err = a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields}),
+		reflectionsManager, client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("writing PolicyComponent %s: %w", key, err)
 	}
@@ -106,9 +88,9 @@ func (s *shared) applyComponent(ctx context.Context, manager client.FieldOwner, 
 
 // watchReflections calls the current session's follower after changes of ResourceReflections,
 // until the context ends. It never stops the virtual kubelet: pods do not depend on it.
-func (v *virtualNode) watchReflections(ctx context.Context) {
+func (a *App) watchReflections(ctx context.Context) {
 	changed := func() {
-		if current := v.currentSession(); current != nil {
+		if current := a.currentSession(); current != nil {
 			current.custom.Changed()
 		}
 	}
@@ -116,23 +98,20 @@ func (v *virtualNode) watchReflections(ctx context.Context) {
 		AddFunc: func(any) { changed() },
 		UpdateFunc: func(before, after any) {
 			// The status is written by the manager.
-			b, isObject := before.(client.Object)
-			a, isObjectToo := after.(client.Object)
-			if !isObject || !isObjectToo || b.GetGeneration() != a.GetGeneration() || b.GetUID() != a.GetUID() {
+			was, isObject := before.(client.Object)
+			is, isObjectToo := after.(client.Object)
+			if !isObject || !isObjectToo || was.GetGeneration() != is.GetGeneration() || was.GetUID() != is.GetUID() {
 				changed()
 			}
 		},
 		DeleteFunc: func(any) { changed() },
 	}
 	_ = wait.PollUntilContextCancel(ctx, watchRetry, true, func(ctx context.Context) (bool, error) {
-		informer, err := v.manager.GetCache().GetInformer(ctx, &policyv1alpha1.ResourceReflection{})
-		var registration toolscache.ResourceEventHandlerRegistration
+		informer, err := a.manager.GetCache().GetInformer(ctx, &policyv1alpha1.ResourceReflection{})
 		if err == nil {
-			registration, err = informer.AddEventHandler(handler)
+			_, err = informer.AddEventHandler(handler)
 		}
-		if err == nil {
-			removeOnEnd(ctx, informer, registration)
-		} else {
+		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Watching ResourceReflections failed, trying again")
 		}
 		return err == nil, nil

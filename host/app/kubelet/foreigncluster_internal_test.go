@@ -44,7 +44,7 @@ func TestForeignClusterIsFoundByItsClusterID(t *testing.T) {
 	scheme, err := newScheme()
 	require.NoError(t, err)
 	informers := &informertest.FakeInformers{Scheme: scheme}
-	v := &virtualNode{shared: &shared{manager: cachingManager{informers: informers}}, options: &Options{ForeignClusterID: "milan"}}
+	v := &App{manager: cachingManager{informers: informers}, options: &Options{ForeignClusterID: "milan"}}
 	require.NoError(t, v.watchForeignClusters(t.Context()))
 	informer, err := informers.FakeInformerFor(t.Context(), &liqocorev1beta1.ForeignCluster{})
 	require.NoError(t, err)

@@ -35,10 +35,10 @@ func kubeconfigSecret(t *testing.T, token string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "kubeconfig"}, Data: map[string][]byte{"kubeconfig": raw}}
 }
 
-// nodeWith returns a virtual node, with the client of its consumer.
-func nodeWith(c client.Client) *virtualNode {
-	v := &virtualNode{
-		shared: &shared{client: c}, kubeconfigChanged: make(chan struct{}, 1), facts: facts.New(remote.Origin{NodeName: "milan"}, nil),
+// nodeWith returns a virtual kubelet, with the client of its consumer.
+func nodeWith(c client.Client) *App {
+	v := &App{
+		client: c, kubeconfigChanged: make(chan struct{}, 1), facts: facts.New(remote.Origin{NodeName: "milan"}, nil),
 		options: &Options{TenantNamespace: "liqo-tenant-milan", ForeignKubeconfigSecretName: "kubeconfig", NodeName: "milan"},
 	}
 	v.facts.SetVirtualNode(&offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}})

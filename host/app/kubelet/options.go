@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -75,19 +74,16 @@ type Options struct {
 
 	ForeignKubeconfigSecretName string
 	NodeName                    string
-	// SharedProcess is the name of the Deployment whose VirtualNodes this process serves. The
-	// options of each are in its spec.template. Empty means that the process serves NodeName.
-	SharedProcess       string
-	NodeIP              string
-	TenantNamespace     string
-	Namespace           string
-	HomeClusterID       string
-	ForeignClusterID    string
-	ResyncPeriod        time.Duration
-	DisableIPReflection bool
-	LocalPodCIDRs       []string
-	CertificateType     string
-	ListenPort          int
+	NodeIP                      string
+	TenantNamespace             string
+	Namespace                   string
+	HomeClusterID               string
+	ForeignClusterID            string
+	ResyncPeriod                time.Duration
+	DisableIPReflection         bool
+	LocalPodCIDRs               []string
+	CertificateType             string
+	ListenPort                  int
 	// HealthPort serves /healthz and /readyz on NodeIP over HTTP; 0 disables it.
 	HealthPort      int
 	EnableProfiling bool
@@ -156,16 +152,8 @@ func DefaultOptions() Options {
 
 // component returns the identity of the virtual kubelet in reports.
 func (o *Options) component(reader client.Reader) report.Identity {
-	if o.SharedProcess != "" {
-		identity := policies.OfPod(reader, "virtual-kubelet", client.ObjectKey{Namespace: o.TenantNamespace, Name: o.Identity})
-		identity.Name, identity.Object.Name = "virtual-kubelet/"+o.SharedProcess, o.SharedProcess
-		return identity
-	}
 	return policies.OfVirtualNode(reader, client.ObjectKey{Namespace: o.TenantNamespace, Name: o.NodeName})
 }
-
-// name returns the name of the process in leases and messages.
-func (o *Options) name() string { return cmp.Or(o.SharedProcess, o.NodeName) }
 
 // identity returns the identity of this replica in leases: the name of its pod, so that a container that
 // is started again takes its leases at once. Two pods of a Deployment never have one name at a time, a
@@ -188,7 +176,7 @@ func (o *Options) withRate(config *rest.Config) *rest.Config {
 	if o.ClientQPS > 0 {
 		limited.QPS, limited.Burst = float32(o.ClientQPS), o.ClientMaxBurst
 	}
-	limited.UserAgent = "longshore-virtual-kubelet/" + o.name()
+	limited.UserAgent = "longshore-virtual-kubelet/" + o.NodeName
 	return limited
 }
 
@@ -218,16 +206,11 @@ func (o *Options) validateNames() error {
 	if o.HomeClusterID != "" && o.HomeClusterID == o.ForeignClusterID {
 		errs = append(errs, fmt.Errorf("--home-cluster-id and --foreign-cluster-id are both %q: a cluster cannot offload to itself", o.HomeClusterID))
 	}
-	if o.ForeignKubeconfigSecretName == "" && o.SharedProcess == "" {
+	if o.ForeignKubeconfigSecretName == "" {
 		errs = append(errs, errors.New("--foreign-kubeconfig-secret-name is required: set spec.kubeconfigSecretRef of the VirtualNode"))
 	}
-	for flag, name := range map[string]string{"--nodename": o.NodeName, "--shared-process": cmp.Or(o.SharedProcess, o.NodeName)} {
-		for _, problem := range utilvalidation.IsDNS1123Subdomain(name) {
-			errs = append(errs, fmt.Errorf("invalid %s %q: %s", flag, name, problem))
-		}
-	}
-	if o.SharedProcess != "" && !o.VKLeaseEnabled {
-		errs = append(errs, errors.New("--shared-process needs --vk-lease-enabled: the leases of the nodes decide between two processes"))
+	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.NodeName) {
+		errs = append(errs, fmt.Errorf("invalid --nodename %q: %s", o.NodeName, problem))
 	}
 	for flag, namespace := range map[string]string{"--tenant-namespace": o.TenantNamespace, "--liqo-namespace": o.Namespace} {
 		for _, problem := range validation.ValidateNamespaceName(namespace, false) {

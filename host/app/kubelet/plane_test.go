@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,7 +288,17 @@ func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
 	r.mapNamespace()
-	ended := r.runKubelet(r.options())
+	options, otherPods := r.options(), &atomic.Int32{}
+	options.Config = rest.CopyConfig(options.Config)
+	options.Config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.URL.Path == "/api/v1/pods" && !strings.Contains(request.URL.Query().Get("fieldSelector"), "spec.nodeName=") {
+				otherPods.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	ended := r.runKubelet(options)
 
 	require.Eventually(t, func() bool {
 		node, err := r.node()
@@ -336,12 +346,19 @@ func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	t.Run("a quota of the provider is reported on the pod", func(t *testing.T) { r.testQuotaReported(t) })
 	t.Run("unmanaged objects of the same names are not changed", func(t *testing.T) { r.testUnmanagedObjects(t) })
 	t.Run("a new kubeconfig is used, a broken one is reported", func(t *testing.T) { r.testKubeconfigChange(t) })
+	assert.Zero(t, otherPods.Load(), "requests for pods of other nodes")
 	select {
 	case err := <-ended:
 		t.Fatalf("the virtual kubelet ended: %v", err)
 	default:
 	}
 }
+
+// roundTripper is a function as an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func (r *rig) testVirtualNodeChange(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{}
@@ -419,14 +436,9 @@ func (r *rig) testLogs(t *testing.T) {
 
 func (r *rig) get(t planetest.T, config *rest.Config, path string) (int, string) {
 	t.Helper()
-	return r.getFrom(t, config, r.consumer.Address(), 10250, path)
-}
-
-func (r *rig) getFrom(t planetest.T, config *rest.Config, address string, port int, path string) (int, string) {
-	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(address, strconv.Itoa(port))+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(r.consumer.Address(), "10250")+path, nil)
 	require.NoError(t, err)
 	response, err := client.Do(request)
 	require.NoError(t, err)

@@ -22,8 +22,6 @@ type childOptions struct {
 	// Identity and ListenPort are set for a second replica.
 	Identity   string
 	ListenPort int
-	// SharedProcess is set for a shared process.
-	SharedProcess string
 }
 
 // runKubelet runs a virtual kubelet in a child process.
@@ -32,17 +30,10 @@ func runKubelet(ctx context.Context, options childOptions) error {
 	if err != nil {
 		return err
 	}
-	account := nodeName
-	if options.SharedProcess != "" {
-		account = options.SharedProcess
-	}
-	o := optionsFor(chartrights.ImpersonateAndLog(config, tenant, account, os.Stderr), options.NodeIP, options.PolicyCache)
+	o := optionsFor(chartrights.ImpersonateAndLog(config, tenant, nodeName, os.Stderr), options.NodeIP, options.PolicyCache)
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), options.ClientTimeout
 	if options.Identity != "" {
 		o.Identity, o.ListenPort = options.Identity, options.ListenPort
-	}
-	if options.SharedProcess != "" {
-		o.SharedProcess, o.NodeName, o.ForeignKubeconfigSecretName = options.SharedProcess, kubelet.DefaultOptions().NodeName, ""
 	}
 	app, err := kubelet.New(ctx, o)
 	if err != nil {

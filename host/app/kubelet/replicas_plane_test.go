@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -98,9 +98,9 @@ func (r *rig) recordUIDs(t *testing.T) *remoteUIDs {
 	return recorded
 }
 
-// churn creates pods on virtual nodes and deletes them after a while. stop ends that and returns an
+// churn creates pods on the virtual node and deletes them after a while. stop ends that and returns an
 // error of a request.
-func (r *rig) churn(nodes []string) (stop func() error) {
+func (r *rig) churn() (stop func() error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := r.background(func(context.Context) error {
 		ticker := time.NewTicker(churnPeriod)
@@ -118,7 +118,7 @@ func (r *rig) churn(nodes []string) (stop func() error) {
 			if len(pods) >= churnBacklog {
 				continue
 			}
-			if err := r.rome.Create(r.t.Context(), podOn(nodes[i%len(nodes)], "churn-"+strconv.Itoa(i))); err != nil {
+			if err := r.rome.Create(r.t.Context(), podOn(nodeName, "churn-"+strconv.Itoa(i))); err != nil {
 				return err
 			}
 			if i >= churnPods {
@@ -146,44 +146,48 @@ func (r *rig) podNames(c client.Client, namespace string) (map[string]bool, erro
 	return names, err
 }
 
-// Two replicas of a shared process take turns while pods come and go: the leader ends in order, and
-// the next one is killed. Each remote object is created once.
-func TestLongReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
+func (r *rig) awaitNode(name string) {
+	r.t.Helper()
+	node := &corev1.Node{}
+	require.Eventually(r.t, func() bool {
+		return r.rome.Get(r.t.Context(), client.ObjectKey{Name: name}, node) == nil && isReady(node)
+	}, soon, tick, "node %s is ready", name)
+}
+
+func (r *rig) awaitRunning(name string) {
+	r.t.Helper()
+	pod := &corev1.Pod{}
+	require.Eventually(r.t, func() bool {
+		return r.rome.Get(r.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, pod) == nil && pod.Status.Phase == corev1.PodRunning
+	}, soon, tick, "pod %s is Running", name)
+}
+
+// Two replicas take turns while pods come and go: the leader ends in order, and the next one is killed.
+// Each remote object is created once.
+func TestLongReplicasTakeOverUnderChurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
-	names := []string{"milan-1", "milan-2", "milan-3"}
-	r.create(r.rome, r.secret(r.kubeconfig))
-	for _, name := range names {
-		r.create(r.rome, assigned(name, secretName))
-	}
+	r.create(r.rome, r.secret(r.kubeconfig), virtualNode())
 	r.mapNamespace()
 	startReplica := func(identity string) *childprocess.Process {
-		r.createSharedPod(identity)
 		return childprocess.Start(t, childOptions{
-			Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache,
-			SharedProcess: sharedProcess, Identity: identity, ListenPort: 10250,
+			Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache, Identity: identity, ListenPort: 10250,
 		})
 	}
 	recorded := r.recordUIDs(t)
 	first := startReplica("replica-1")
-	for _, name := range names {
-		r.awaitNode(name)
-		r.create(r.rome, podOn(name, "stays-on-"+name))
-		r.awaitRunning("stays-on-" + name)
-	}
+	r.awaitNode(nodeName)
+	r.create(r.rome, podOn(nodeName, "stays"))
+	r.awaitRunning("stays")
 	second := startReplica("replica-2")
-	stop := r.churn(names)
+	stop := r.churn()
 	takesOver := func(identity string) {
 		t.Helper()
-		planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, sharedProcess) == identity }, soon, tick, "%s leads", identity)
-		for _, name := range names {
-			r.create(r.rome, podOn(name, "after-"+identity+"-on-"+name))
-		}
-		for _, name := range names {
-			r.awaitRunning("after-" + identity + "-on-" + name)
-		}
+		planetest.Until(t, func(t planetest.T) bool { return ptr.Deref(r.nodeLease(t).HolderIdentity, "") == identity }, soon, tick, "%s leads", identity)
+		r.create(r.rome, podOn(nodeName, "after-"+identity))
+		r.awaitRunning("after-" + identity)
 	}
 	recorded.await(t, "churn-"+strconv.Itoa(churnPods))
 	first.End(t)
@@ -199,7 +203,7 @@ func TestLongReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
 			return false
 		}
 		remote, err := r.podNames(r.milan, "shop-rome")
-		if err != nil || len(local) != len(names)*3+churnPods {
+		if err != nil || len(local) != 3+churnPods {
 			return false
 		}
 		for name, isRunning := range local {
@@ -209,61 +213,6 @@ func TestLongReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
 		}
 		return len(remote) == len(local)
 	}, soon, tick, "both clusters have the same pods, and all run")
-	recorded.checkOnce(t, "after-replica-3-on-milan-1")
-	for _, name := range names {
-		r.awaitNode(name)
-	}
-}
-
-func (r *rig) isGone(c client.Client, namespace, name string, object client.Object) bool {
-	return apierrors.IsNotFound(c.Get(r.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object))
-}
-
-// A VirtualNode is deleted as with a process of its own: its pods are evicted, and nothing of it is
-// left in the provider. The other virtual nodes of the process go on.
-func TestLongDeletionOfAVirtualNodeOfASharedProcess(t *testing.T) {
-	t.Parallel()
-	r := newPeeredRig(t)
-	for _, name := range []string{"milan-1", "milan-2"} {
-		vn := unassigned(name)
-		vn.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared}
-		r.grantAccess(vn)
-		require.NoError(t, r.rome.Create(t.Context(), vn)) // The manager grants the other rights.
-	}
-	r.grantAccess(unassigned("milan-3"))
-	require.NoError(t, r.rome.Create(t.Context(), unassigned("milan-3")))
-	r.runVirtualNodes()
-	sharedOptions := r.sharedOptions()
-	sharedOptions.SharedProcess, sharedOptions.CertificateType = r.sharedDeployment(), "self-signed"
-	sharedOptions.Config = r.asKubelet(sharedOptions.SharedProcess)
-	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, sharedOptions.SharedProcess, sharedOptions)
-	ownOptions := r.options()
-	ownOptions.Config = r.asKubelet("milan-3")
-	ownOptions.NodeName, ownOptions.CertificateType, ownOptions.ListenPort = "milan-3", "self-signed", 10350
-	own := r.runProcess(offloadingv1beta1.VirtualNodeLabel, "milan-3", ownOptions)
-	recorded := r.recordUIDs(t)
-	for _, name := range []string{"milan-1", "milan-2", "milan-3"} {
-		r.awaitNode(name)
-		r.create(r.rome, podOn(name, "web-"+name))
-		r.awaitRunning("web-" + name)
-	}
-	for _, name := range []string{"milan-2", "milan-3"} {
-		vn := &offloadingv1beta1.VirtualNode{}
-		vn.Namespace, vn.Name = tenant, name
-		require.NoError(t, r.rome.Delete(t.Context(), vn))
-		if name == "milan-3" {
-			r.endWith(own, "vk-milan-3")
-		}
-		require.Eventually(t, func() bool {
-			return r.isGone(r.rome, tenant, name, &offloadingv1beta1.VirtualNode{}) && r.isGone(r.rome, "", name, &corev1.Node{}) &&
-				r.isGone(r.rome, "shop", "web-"+name, &corev1.Pod{}) && r.isGone(r.milan, "shop-rome", "web-"+name, &corev1.Pod{}) &&
-				r.isGone(r.milan, "shop-rome", "web-"+name, &offloadingv1beta1.ShadowPod{})
-		}, soon, tick, "VirtualNode %s is gone on both sides", name)
-		r.create(r.rome, podOn("milan-1", "after-"+name))
-		r.awaitRunning("after-" + name)
-	}
-	r.awaitRunning("web-milan-1")
-	recorded.checkOnce(t, "after-milan-3")
-	assert.Empty(t, shared.ended, "the shared process runs")
-	assert.Equal(t, sharedOptions.SharedProcess, r.sharedDeployment())
+	recorded.checkOnce(t, "after-replica-3")
+	r.awaitNode(nodeName)
 }

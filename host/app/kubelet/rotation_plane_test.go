@@ -10,23 +10,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
-	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
 
-// rotation is a shared process whose virtual nodes have a kubeconfig Secret each.
+// rotation is a rig whose provider logs requests.
 type rotation struct {
 	*rig
 
 	audit string
-	names []string
-	// uids are those of ShadowPods and remote pods.
-	uids map[string]types.UID
 }
 
 // kubeconfigOf returns a kubeconfig of the provider for a user.
@@ -39,17 +33,10 @@ func (r *rotation) kubeconfigOf(t *testing.T, user string) []byte {
 	return kubeconfig
 }
 
-func (r *rotation) secretOf(name string, kubeconfig []byte) *corev1.Secret {
-	secret := r.secret(kubeconfig)
-	secret.Name = "kubeconfig-" + name
-	return secret
-}
-
 // audited is a request in the audit log of the provider.
 type audited struct {
 	Stage, Verb, RequestURI string
 	User                    struct{ Username string }
-	ObjectRef               struct{ Resource, Name string }
 }
 
 // mark returns the end of the audit log.
@@ -86,115 +73,48 @@ func anyRequest(audited) bool { return true }
 
 func isCheck(request audited) bool { return request.RequestURI == "/livez" }
 
-func isWatchRequest(request audited) bool { return request.Verb == "watch" }
-
-// run creates a pod for a node and waits until it runs.
-func (r *rotation) run(name, pod string) {
-	r.t.Helper()
-	r.create(r.rome, podOn(name, pod))
-	r.awaitRunning(pod)
-}
-
-// remoteUIDs returns the UIDs of ShadowPods and remote pods of the pods that were created first.
-func (r *rotation) remoteUIDs(t *testing.T) map[string]types.UID {
-	t.Helper()
-	uids := map[string]types.UID{}
-	for _, name := range r.names {
-		key := client.ObjectKey{Namespace: "shop-rome", Name: "web-" + name}
-		shadow, pod := &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
-		require.NoError(t, r.milan.Get(t.Context(), key, shadow))
-		require.NoError(t, r.milan.Get(t.Context(), key, pod))
-		uids["ShadowPod of "+name], uids["Pod of "+name] = shadow.UID, pod.UID
-	}
-	return uids
-}
-
-// The virtual nodes of a process share watches, because their users have the same rights. One after
-// the other gets another user, while pods run.
-func TestLongCredentialsAreRotatedInASharedProcess(t *testing.T) {
+// The virtual kubelet gets another credential, while pods run.
+func TestLongTheCredentialIsRotated(t *testing.T) {
 	t.Parallel()
-	r := &rotation{audit: filepath.Join(t.TempDir(), "audit.log"), names: []string{"milan-1", "milan-2", "milan-3"}}
+	r := &rotation{audit: filepath.Join(t.TempDir(), "audit.log")}
 	r.rig = newRigOf(t, []*testplane.Cluster{
 		planetest.ForTest(t, "rome"), planetest.ForTest(t, "milan", func(o *testplane.Options) { o.AuditLog = r.audit }),
 	})
 	r.runManager()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
-	r.createSharedPod("replica-1")
-	before := r.kubeconfigOf(t, "before")
-	for _, name := range r.names {
-		r.create(r.rome, r.secretOf(name, before), assigned(name, "kubeconfig-"+name))
-	}
+	r.create(r.rome, r.secret(r.kubeconfigOf(t, "before")), virtualNode())
 	r.mapNamespace()
-	ended := r.runKubelet(r.sharedOptions())
-	for _, name := range r.names {
-		r.awaitNode(name)
-		r.run(name, "web-"+name)
-	}
-	r.uids = r.remoteUIDs(t)
+	options := r.options()
+	options.CertificateType = string(kubelet.CertificateSelfSigned)
+	ended := r.runKubelet(options)
+	r.awaitNode(nodeName)
+	r.create(r.rome, podOn(nodeName, "web"))
+	r.awaitRunning("web")
+	shadow, remotePod := r.awaitShadow("web").UID, r.awaitRemotePod(t, "web", "").UID
 
-	t.Run("one gets another credential", r.testOne)
-	t.Run("a kubeconfig that cannot be used is reported, and the one before stays in use", r.testBroken)
-	t.Run("the credential of before is not used after all have another", r.testAll)
-	assert.Equal(t, r.uids, r.remoteUIDs(t), "all remote pods are those of before")
-	events := &corev1.EventList{}
-	require.NoError(t, r.rome.List(t.Context(), events, client.InNamespace(tenant)))
-	for i := range events.Items {
-		assert.NotEqual(t, "VirtualNodeNotServed", events.Items[i].Reason, events.Items[i].Message)
-	}
-	select {
-	case err := <-ended:
-		t.Fatalf("the virtual kubelet ended: %v", err)
-	default:
-	}
-}
+	require.NoError(t, r.rome.Update(t.Context(), r.secret([]byte("rubbish"))))
+	r.awaitEvent("BrokenKubeconfig", `key "kubeconfig" is not a kubeconfig`)
+	r.create(r.rome, podOn(nodeName, "second"))
+	r.awaitRunning("second")
 
-func (r *rotation) testOne(t *testing.T) {
-	mark := r.mark(t)
-	require.NoError(t, r.rome.Update(t.Context(), r.secretOf("milan-2", r.kubeconfigOf(t, "after"))))
-	creations := func(user, pod string) func(planetest.T) bool {
-		return func(t planetest.T) bool {
-			return r.requestsOf(t, user, mark, func(request audited) bool {
-				return request.Verb == "create" && request.ObjectRef.Resource == "shadowpods" && request.ObjectRef.Name == pod
-			}) > 0
-		}
-	}
-	planetest.Until(t, func(t planetest.T) bool { return r.requestsOf(t, "after", mark, isCheck) > 0 }, soon, tick, "milan-2 checks the provider with the other credential")
-	for _, name := range r.names {
-		r.run(name, "second-"+name)
-	}
-	planetest.Until(t, creations("after", "second-milan-2"), soon, tick, "milan-2 has the other credential")
-	planetest.Until(t, creations("before", "second-milan-1"), soon, tick, "milan-1 has its own credential")
-	assert.Zero(t, r.requestsOf(t, "before", mark, isWatchRequest), "the watches of the others go on")
-	isShared := func(request audited) bool {
-		return isWatchRequest(request) && request.ObjectRef.Resource == "shadowpods"
-	}
-	assert.Zero(t, r.requestsOf(t, "after", mark, isShared), "users with the same rights share watches, apart from those of the leader")
-}
-
-func (r *rotation) testBroken(t *testing.T) {
-	require.NoError(t, r.rome.Update(t.Context(), r.secretOf("milan-1", []byte("rubbish"))))
-	r.awaitEvent("BrokenKubeconfig", `kubeconfig-milan-1: key "kubeconfig" is not a kubeconfig`)
-	r.run("milan-1", "third-milan-1")
-}
-
-func (r *rotation) testAll(t *testing.T) {
-	users := map[string]string{"milan-1": "after-1", "milan-2": "after", "milan-3": "after-3"}
-	for _, name := range []string{"milan-1", "milan-3"} {
-		require.NoError(t, r.rome.Update(t.Context(), r.secretOf(name, r.kubeconfigOf(t, users[name]))))
-	}
-	// Each virtual node checks the provider every second.
+	require.NoError(t, r.rome.Update(t.Context(), r.secret(r.kubeconfigOf(t, "after"))))
+	// The virtual kubelet checks the provider every second.
 	mark := r.mark(t)
 	planetest.Until(t, func(t planetest.T) bool {
 		if r.requestsOf(t, "before", mark, anyRequest) > 0 {
 			mark = r.mark(t)
 		}
-		for _, user := range users {
-			require.Greater(t, r.requestsOf(t, user, mark, isCheck), 1, user)
-		}
+		require.Greater(t, r.requestsOf(t, "after", mark, isCheck), 1)
 		return true
-	}, soon, tick, "only the other credentials are used")
-	for _, name := range r.names {
-		r.run(name, "last-"+name)
-	}
+	}, soon, tick, "only the other credential is used")
+	r.create(r.rome, podOn(nodeName, "last"))
+	r.awaitRunning("last")
 	assert.Zero(t, r.requestsOf(t, "before", mark, anyRequest))
+	assert.Equal(t, shadow, r.awaitShadow("web").UID)
+	assert.Equal(t, remotePod, r.awaitRemotePod(t, "web", "").UID)
+	select {
+	case err := <-ended:
+		t.Fatalf("the virtual kubelet ended: %v", err)
+	default:
+	}
 }

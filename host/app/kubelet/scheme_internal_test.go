@@ -14,7 +14,7 @@ func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 	s, err := newScheme()
 	require.NoError(t, err)
 	options := DefaultOptions()
-	v := &virtualNode{shared: &shared{addresses: &address.Table{}}, options: &options}
+	v := &App{addresses: &address.Table{}, options: &options}
 	require.Len(t, v.definitions(), 8, "without access to the API server, no tokens are sent (T33)")
 	options.EnableAPIServerSupport = true
 	require.Len(t, v.definitions(), 9, "without an address, remote pods reach it over the network (T33)")

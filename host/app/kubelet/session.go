@@ -2,9 +2,7 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
+	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/node"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -73,22 +72,20 @@ type session struct {
 	awaitPolicies func(context.Context) bool
 }
 
-func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *connection) (*session, error) {
+func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, error) {
 	registry := prometheus.NewRegistry()
-	v.sessionMetrics.set(registry)
-	shared, err := on.readerConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	config, shared = on.observed(config), on.observed(shared)
+	a.sessionMetrics.set(registry)
+	answers := link.NewAnswers(time.Now)
+	config = rest.CopyConfig(config)
+	config.Wrap(answers.Of)
 	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
-		return v.newEngine(config, shared, registry, on.informers, definitions...)
+		return a.newEngine(config, registry, definitions...)
 	}
-	reflector, err := compose(v.definitions()...)
+	reflector, err := compose(a.definitions()...)
 	if err != nil {
 		return nil, err
 	}
-	follower, err := v.newFollower(config, reflector, compose)
+	follower, err := a.newFollower(config, reflector, compose)
 	if err != nil {
 		return nil, err
 	}
@@ -96,58 +93,38 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *c
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
-	v.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() }, on.answers)
-	s := &session{engine: reflector, custom: follower, awaitPolicies: v.policies.await}
-	if !v.options.CreateNode {
+	a.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() }, answers)
+	s := &session{engine: reflector, custom: follower, awaitPolicies: a.policies.await}
+	if !a.options.CreateNode {
 		return s, nil
 	}
-	listener, port, err := v.listen(ctx)
-	if err != nil {
+	if s.node, err = a.newNode(ctx, reflector); err != nil {
 		return nil, err
 	}
-	if s.node, err = v.newNode(ctx, reflector, port); err == nil {
-		s.server, err = v.newServer(reflector, config, listener)
+	if s.server, err = a.newServer(reflector, config); err != nil {
+		return nil, err
 	}
-	if err != nil && listener != nil {
-		err = errors.Join(err, listener.Close())
-	}
-	return s, err
+	return s, nil
 }
 
-// listen opens a listener of the kubelet API in a shared process, whose virtual nodes have
-// different ports. The server of a process with one virtual node listens itself.
-func (v *virtualNode) listen(ctx context.Context) (net.Listener, int, error) {
-	if v.options.SharedProcess == "" {
-		return nil, v.options.ListenPort, nil
-	}
-	return listenFrom(ctx, v.options.NodeIP, v.options.ListenPort)
-}
-
-// newEngine composes the reflection of some kinds between the consumer and a provider. shared is the
-// configuration for what sessions read together; informers is nil in a process with one virtual node.
-func (v *virtualNode) newEngine(
-	config, shared *rest.Config, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition,
-) (*engine.Engine, error) {
-	o := v.options
-	local, err := engine.NewClient(v.config, v.scheme, definitions...)
+// newEngine composes the reflection of some kinds between the consumer and a provider.
+func (a *App) newEngine(config *rest.Config, registry prometheus.Registerer, definitions ...engine.Definition) (*engine.Engine, error) {
+	o := a.options
+	local, err := engine.NewClient(a.config, a.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
-	provider, err := engine.NewClient(config, v.scheme, definitions...)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the provider: %w", err)
-	}
-	reader, err := engine.NewClient(shared, v.scheme, definitions...)
+	provider, err := engine.NewClient(config, a.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
 	reflector, err := engine.New(engine.Options{
-		Local: local, Remote: provider, Reader: reader, Definitions: definitions,
+		Local: local, Remote: provider, Definitions: definitions,
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
-		Filter: v.facts.FilterMetadata, Mutate: v.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
-		Informers: informers, Report: v.reportTooMuch,
-		Recorder: func(component string) engine.Recorder { return recorder{events.New(v.manager, component)} },
+		Filter: a.facts.FilterMetadata, Mutate: a.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
+		Report:   a.reportTooMuch,
+		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component)} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)
@@ -207,8 +184,8 @@ func (s *session) foreignClusterChanged(fc *liqocorev1beta1.ForeignCluster) {
 }
 
 // definitions returns the definitions of the kinds that have workers.
-func (v *virtualNode) definitions() []engine.Definition {
-	o, origin := v.options, v.origin()
+func (a *App) definitions() []engine.Definition {
+	o, origin := a.options, a.origin()
 	classes := map[string]string{}
 	if o.EnableLoadBalancer {
 		classes["service"] = o.RemoteRealLoadBalancerClassName
@@ -219,8 +196,8 @@ func (v *virtualNode) definitions() []engine.Definition {
 	var definitions []engine.Definition
 	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
 		definitions = append(definitions, pod.New(pod.Options{
-			Origin: origin, Evaluator: v.policies, VirtualNode: v.facts.ForPods, APIServer: v.apiServer,
-			Workers: workers, DisableIPReflection: o.DisableIPReflection, MapIP: v.addressOfRemotePod,
+			Origin: origin, Evaluator: a.policies, VirtualNode: a.facts.ForPods, APIServer: a.apiServer,
+			Workers: workers, DisableIPReflection: o.DisableIPReflection, MapIP: a.addressOfRemotePod,
 		}))
 	}
 	for _, kind := range mirror.Kinds() {
@@ -230,12 +207,12 @@ func (v *virtualNode) definitions() []engine.Definition {
 		}
 		definitions = append(definitions, kind.Define(mirror.Options{
 			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.PolicyOf]),
-			Workers: workers, Class: classes[kind.Name], LocalPods: v.localPods,
+			Workers: workers, Class: classes[kind.Name], LocalPods: a.localPods,
 		}))
 	}
-	if v.sendsTokens() {
+	if a.sendsTokens() {
 		definitions = append(definitions, serviceaccount.New(serviceaccount.Options{
-			Origin: origin, APIServer: v.apiServer, CreateToken: v.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
+			Origin: origin, APIServer: a.apiServer, CreateToken: a.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
 		}))
 	}
 	if workers := o.ReflectionWorkers["persistentvolumeclaim"]; workers > 0 && o.EnableStorage {
@@ -245,10 +222,10 @@ func (v *virtualNode) definitions() []engine.Definition {
 	}
 	if workers := o.ReflectionWorkers["event"]; workers > 0 {
 		options := event.Options{
-			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers, Limits: v.eventLimits,
+			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers, Limits: a.eventLimits,
 		}
 		definitions = append(definitions, event.New(options))
-		if forObjects := event.NewForObjects(options, v.reflectedResources()...); forObjects != nil {
+		if forObjects := event.NewForObjects(options, a.reflectedResources()...); forObjects != nil {
 			definitions = append(definitions, forObjects)
 		}
 	}
@@ -256,10 +233,10 @@ func (v *virtualNode) definitions() []engine.Definition {
 }
 
 // reflectedResources returns the names of the resources that are reflected.
-func (v *virtualNode) reflectedResources() []string {
+func (a *App) reflectedResources() []string {
 	var resources []string
-	for resource, workers := range v.options.ReflectionWorkers {
-		if workers > 0 && (resource != "persistentvolumeclaim" || v.options.EnableStorage) {
+	for resource, workers := range a.options.ReflectionWorkers {
+		if workers > 0 && (resource != "persistentvolumeclaim" || a.options.EnableStorage) {
 			resources = append(resources, resource)
 		}
 	}
@@ -267,45 +244,45 @@ func (v *virtualNode) reflectedResources() []string {
 }
 
 // createToken requests a token of a service account.
-func (v *virtualNode) createToken(ctx context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-	return v.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{}) //nolint:wrapcheck // the definition wraps it
+func (a *App) createToken(ctx context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	return a.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{}) //nolint:wrapcheck // the definition wraps it
 }
 
-func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine, port int) (*node.Node, error) {
-	watcher, err := v.newWatcher()
+func (a *App) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node, error) {
+	watcher, err := a.newWatcher()
 	if err != nil {
 		return nil, err
 	}
-	o := v.options
+	o := a.options
 	n, err := node.New(node.Options{
-		Nodes: v.clientset.CoreV1().Nodes(), Leases: v.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
-		CheckProvider: v.link.Check, VirtualNode: v.facts.VirtualNode(), Now: time.Now,
-		NodeIP: o.NodeIP, KubeletPort: int32(port), KubeletVersion: v.serverVersion(ctx),
+		Nodes: a.clientset.CoreV1().Nodes(), Leases: a.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
+		CheckProvider: a.link.Check, VirtualNode: a.facts.VirtualNode(), Now: time.Now,
+		NodeIP: o.NodeIP, KubeletPort: int32(o.ListenPort), KubeletVersion: a.serverVersion(ctx),
 		ExtraLabels: o.NodeExtraLabels, ExtraAnnotations: o.NodeExtraAnnotations,
-		CheckNetwork: o.NodeCheckNetwork, NotReady: v.policies.notReady, LeaseDuration: o.NodeLeaseDuration,
+		CheckNetwork: o.NodeCheckNetwork, NotReady: a.policies.notReady, LeaseDuration: o.NodeLeaseDuration,
 		PingInterval: o.NodePingInterval, PingTimeout: o.NodePingTimeout, StatusInterval: statusInterval,
-		OnPing: v.setReachable, OnOutage: func(outage bool) { reflector.Reachable(!outage) }, Report: v.report,
+		OnPing: a.setReachable, OnOutage: func(outage bool) { reflector.Reachable(!outage) }, Report: a.report,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the node: %w", err)
 	}
-	n.ForeignClusterChanged(v.currentForeignCluster())
+	n.ForeignClusterChanged(a.currentForeignCluster())
 	return n, nil
 }
 
-func (v *virtualNode) setReachable(reachable bool) {
+func (a *App) setReachable(reachable bool) {
 	value := 0.
 	if reachable {
 		value = 1
 	}
-	v.reachable.Set(value)
+	a.reachable.Set(value)
 }
 
 // newWatcher returns a client for Nodes. Its mapper needs no discovery.
-func (v *virtualNode) newWatcher() (client.WithWatch, error) {
+func (a *App) newWatcher() (client.WithWatch, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	watcher, err := client.NewWithWatch(v.config, client.Options{Scheme: v.scheme, Mapper: mapper})
+	watcher, err := client.NewWithWatch(a.config, client.Options{Scheme: a.scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
@@ -313,8 +290,8 @@ func (v *virtualNode) newWatcher() (client.WithWatch, error) {
 }
 
 // serverVersion returns the version of the consumer's API server.
-func (v *virtualNode) serverVersion(ctx context.Context) string {
-	version, err := v.clientset.Discovery().ServerVersion()
+func (a *App) serverVersion(ctx context.Context) string {
+	version, err := a.clientset.Discovery().ServerVersion()
 	if err == nil {
 		return version.GitVersion
 	}
@@ -322,22 +299,22 @@ func (v *virtualNode) serverVersion(ctx context.Context) string {
 	return fallbackVersion
 }
 
-func (v *virtualNode) newServer(reflector *engine.Engine, config *rest.Config, listener net.Listener) (*kubeletapi.Server, error) {
+func (a *App) newServer(reflector *engine.Engine, config *rest.Config) (*kubeletapi.Server, error) {
 	guard, err := kubeletapi.NewGuard(kubeletapi.GuardOptions{
-		NodeName: v.options.NodeName, Authorities: kubeletapi.ClientAuthorities(v.options.KubeletClientCAFile, v.clientset), Now: time.Now,
-		Tokens: v.clientset.AuthenticationV1().TokenReviews(), Access: v.clientset.AuthorizationV1().SubjectAccessReviews(),
+		NodeName: a.options.NodeName, Authorities: kubeletapi.ClientAuthorities(a.options.KubeletClientCAFile, a.clientset), Now: time.Now,
+		Tokens: a.clientset.AuthenticationV1().TokenReviews(), Access: a.clientset.AuthorizationV1().SubjectAccessReviews(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)
 	}
 	provider, err := kubeletapi.NewProvider(kubeletapi.ProviderOptions{
-		Config: config, NodeName: v.options.NodeName, HomeClusterID: v.options.HomeClusterID, ForeignClusterID: v.options.ForeignClusterID,
+		Config: config, NodeName: a.options.NodeName, HomeClusterID: a.options.HomeClusterID, ForeignClusterID: a.options.ForeignClusterID,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)
 	}
 	server, err := kubeletapi.New(kubeletapi.Options{
-		Address: v.options.NodeIP, Port: v.options.ListenPort, Listener: listener, Certificate: v.certificate,
+		Address: a.options.NodeIP, Port: a.options.ListenPort, Certificate: a.certificate,
 		Guard: guard, Pods: cachedPods{reflector}, Provider: provider,
 	})
 	if err != nil {

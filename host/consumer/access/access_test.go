@@ -21,7 +21,6 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
 // pods are the pods on virtual nodes, by node.
@@ -206,85 +205,18 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Virtual nodes of a shared process have one RoleBinding together in each namespace.
-func TestAccessOfSharedProcesses(t *testing.T) {
-	serve := func(vn *offloadingv1beta1.VirtualNode) {
-		vn.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared, offloadingv1beta1.SharedProcessKey: "vk-shared-1"}
-	}
-	served := func(o *objects) { serve(o.virtualNode) }
-	ownBinding, sharedBinding := "longshore-virtual-kubelet.liqo-tenant-milan.milan-1", "longshore-virtual-kubelet.liqo-tenant-milan.vk-shared-1"
-	own := virtualnode.Account(cluster(nil).virtualNode)
-	shared := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "liqo-tenant-milan", Name: "vk-shared-1"}
-	grantShared := func(o *objects) *rbacv1.RoleBinding { return ForgeSharedBinding(o.virtualNode, "vk-shared-1", "shop") }
-	onlyShared := map[string][]rbacv1.Subject{sharedBinding: {shared}}
-	for name, tc := range map[string]struct {
-		alter func(*objects)
-		pods  *pods
-		more  func(*objects) []client.Object
-		want  map[string][]rbacv1.Subject
-	}{
-		"a shared process serves it": {alter: served, want: onlyShared},
-		"it moves back to a process of its own, which starts": {alter: func(o *objects) {
-			served(o)
-			delete(o.virtualNode.Annotations, offloadingv1beta1.ProcessAnnotation)
-		}, want: map[string][]rbacv1.Subject{ownBinding: {own}, sharedBinding: {shared}}},
-		"its own process keeps its access": {
-			alter: func(o *objects) { o.granted(); served(o) }, want: map[string][]rbacv1.Subject{ownBinding: {own}, sharedBinding: {shared}},
-		},
-		"a binding of an earlier version keeps the shared process": {alter: func(o *objects) {
-			o.granted()
-			o.binding.Subjects = append(o.binding.Subjects, shared)
-			served(o)
-		}, want: map[string][]rbacv1.Subject{ownBinding: {own, shared}, sharedBinding: {shared}}},
-		"the shared process does not serve it any more": {alter: func(o *objects) {
-			o.granted()
-			o.binding.Subjects = append(o.binding.Subjects, shared)
-		}, more: func(o *objects) []client.Object { return []client.Object{grantShared(o)} }, want: map[string][]rbacv1.Subject{ownBinding: {own}}},
-		"the namespace is no longer offloaded": {
-			alter: func(o *objects) { served(o); o.offloading = nil },
-			more:  func(o *objects) []client.Object { return []client.Object{grantShared(o)} }, want: map[string][]rbacv1.Subject{},
-		},
-		"a pod is left on one virtual node": {
-			alter: func(o *objects) { served(o); o.offloading = nil }, pods: on("milan-1", pod(nil)),
-			more: func(o *objects) []client.Object { return []client.Object{grantShared(o)} }, want: onlyShared,
-		},
-		"another virtual node is being drained": {alter: served, more: func(o *objects) []client.Object {
-			other := o.virtualNode.DeepCopy()
-			other.Name = "milan-2"
-			markDeleted(other)
-			return []client.Object{grantShared(o), other}
-		}, want: onlyShared},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := cluster(tc.alter)
-			var more []client.Object
-			if tc.more != nil {
-				more = tc.more(o)
-			}
-			p := tc.pods
-			if p == nil {
-				p = on("milan-1")
-			}
-			c, recorded := pass(t, o, p, more...)
-			assert.Empty(t, recorded)
-			bindings := &rbacv1.RoleBindingList{}
-			require.NoError(t, c.List(t.Context(), bindings, client.InNamespace("shop")))
-			got := map[string][]rbacv1.Subject{}
-			for _, binding := range bindings.Items {
-				got[binding.Name] = binding.Subjects
-			}
-			assert.Equal(t, tc.want, got)
-		})
-	}
-}
-
 func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {
 	o := cluster(nil)
 	gone := o.virtualNode.DeepCopy()
 	gone.Name = "milan-2"
 	binding := ForgeBinding(gone, "shop")
-	c, _ := pass(t, o, on("milan-1"), binding)
-	assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(binding), &rbacv1.RoleBinding{})))
+	ofAnEarlierVersion := ForgeBinding(o.virtualNode, "shop")
+	ofAnEarlierVersion.Name = "longshore-virtual-kubelet.liqo-tenant-milan.vk-shared-1"
+	delete(ofAnEarlierVersion.Labels, offloadingv1beta1.VirtualNodeLabel)
+	c, _ := pass(t, o, on("milan-1"), binding, ofAnEarlierVersion)
+	for _, revoked := range []*rbacv1.RoleBinding{binding, ofAnEarlierVersion} {
+		assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(revoked), &rbacv1.RoleBinding{})), revoked.Name)
+	}
 	assert.True(t, granted(t.Context(), t, c, o))
 }
 
@@ -316,22 +248,15 @@ func TestAccessOfAVirtualNodeThatWasNotWithdrawnIsKept(t *testing.T) {
 		"the namespace is being deleted":                             {both(named, func(o *objects) { markDeleted(o.namespace) }), false},
 		"only the NamespaceMap of another tenant namespace names it": {both(named, func(o *objects) { o.namespaceMap.Namespace = "liqo-tenant-turin" }), false},
 	} {
-		for kind, forge := range map[string]func(*offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding{
-			"own": func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding { return ForgeBinding(vn, "shop") },
-			"shared": func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding {
-				return ForgeSharedBinding(vn, "vk-shared-1", "shop")
-			},
-		} {
-			t.Run(name+", process: "+kind, func(t *testing.T) {
-				o := cluster(tc.alter)
-				gone := o.virtualNode.DeepCopy()
-				gone.Name = "milan-2"
-				binding := forge(gone)
-				c, _ := pass(t, o, on("milan-1"), binding)
-				err := c.Get(t.Context(), client.ObjectKeyFromObject(binding), &rbacv1.RoleBinding{})
-				assert.Equal(t, tc.want && kind == "own", err == nil, "got %v", err)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			o := cluster(tc.alter)
+			gone := o.virtualNode.DeepCopy()
+			gone.Name = "milan-2"
+			binding := ForgeBinding(gone, "shop")
+			c, _ := pass(t, o, on("milan-1"), binding)
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(binding), &rbacv1.RoleBinding{})
+			assert.Equal(t, tc.want, err == nil, "got %v", err)
+		})
 	}
 }
 

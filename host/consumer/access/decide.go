@@ -27,101 +27,53 @@ type scope struct {
 	namespaces map[string]*corev1.Namespace
 }
 
-// process is a virtual kubelet: a virtual node's own, or one that several virtual nodes of a tenant
-// namespace share (ADR 69).
-type process struct {
-	// binding is the RoleBinding that permits the access.
-	binding *rbacv1.RoleBinding
-	// virtualNodes are those that it serves, or is to serve.
-	virtualNodes []*offloadingv1beta1.VirtualNode
-	// isUnused is true for the own process of a virtual node that another one serves: it keeps the
-	// access that it has, and gets no other.
-	isUnused bool
-}
-
-// processes returns the virtual kubelets of all virtual nodes.
-func (s *scope) processes() []*process {
-	var all []*process
-	shared := map[string]*process{}
-	for i := range s.virtualNodes {
-		vn := &s.virtualNodes[i]
-		all = append(all, &process{
-			binding: ForgeBinding(vn, s.name), virtualNodes: []*offloadingv1beta1.VirtualNode{vn}, isUnused: !virtualnode.HasOwnProcess(vn),
-		})
-		for _, name := range virtualnode.SharedProcesses(vn) {
-			binding := ForgeSharedBinding(vn, name, s.name)
-			p := shared[binding.Name]
-			if p == nil {
-				p = &process{binding: binding}
-				shared[binding.Name] = p
-				all = append(all, p)
-			}
-			p.virtualNodes = append(p.virtualNodes, vn)
-		}
-	}
-	return all
-}
-
-// step is the action for one process in one namespace.
+// step is the action for one virtual node in one namespace.
 type step int
 
 const (
 	nothing step = iota
 	grant
 	revoke
+	// endPods ends the pods here, because no virtual kubelet has access.
+	endPods
 )
 
-// decide returns the step for a process that has a RoleBinding, or none. hasPods reports whether the
-// namespace has pods on a virtual node, or that is not known yet.
+// decide returns the step for a virtual node whose virtual kubelet has a RoleBinding, or none. hasPods
+// reports whether the namespace has pods on the virtual node, or that is not known yet.
 //
 // Only a NamespaceOffloading grants access, because it is in the namespace itself. A NamespaceMap
 // prolongs access but does not grant it: the peer can write NamespaceMaps in its tenant namespace.
-func decide(s *scope, p *process, binding *rbacv1.RoleBinding, hasPods func(*offloadingv1beta1.VirtualNode) bool) step {
-	isNeeded := slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool { return isNeeded(s, vn) })
+func decide(s *scope, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBinding, hasPods bool) step {
+	needed := isNeeded(s, vn)
 	if binding == nil {
-		if !p.isUnused && (isNeeded || hasPodsToEnd(s, p, hasPods)) {
+		switch {
+		case needed:
 			return grant
+		case !isRequested(s, vn):
+			return endPods
+		case hasPods && mayAccess(s, vn):
+			// The VirtualNode was deleted between the first pod and the RoleBinding: its drain waits for
+			// the pods, and only the virtual kubelet ends them.
+			return grant
+		default:
+			return nothing
 		}
-		return nothing
 	}
-	isDeleted := !binding.DeletionTimestamp.IsZero() && s.isActive()
 	switch {
-	case isNeeded && isDeleted:
+	case needed && !binding.DeletionTimestamp.IsZero():
 		return revoke // Deleted by another writer. It is created again when it is gone.
-	case isNeeded || isUsed(s, p, hasPods):
+	case needed || hasPods || s.offloading != nil && isRequested(s, vn):
 		return nothing
 	default:
 		return revoke
 	}
 }
 
-// hasPodsToEnd reports whether a VirtualNode was deleted between the first pod and the RoleBinding: its
-// drain waits for the pods, and only the virtual kubelet ends them.
-func hasPodsToEnd(s *scope, p *process, hasPods func(*offloadingv1beta1.VirtualNode) bool) bool {
-	return slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
-		return hasPods(vn) && isRequested(s, vn) && mayAccess(s, vn)
-	})
-}
-
-// isUsed reports whether a process uses the access that it has: for pods, or while the remote namespace is
-// requested.
-func isUsed(s *scope, p *process, hasPods func(*offloadingv1beta1.VirtualNode) bool) bool {
-	return slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
-		return hasPods(vn) || s.offloading != nil && isRequested(s, vn)
-	})
-}
-
-// endsPods reports whether the pods on a virtual node are ended here, because no process that serves
-// it has access.
-func endsPods(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
-	return !isRequested(s, vn) && !isNeeded(s, vn)
-}
-
 // awaitsWithdrawal reports whether a RoleBinding is that of a VirtualNode which was deleted without its
-// finalizer, and which the namespace is still mapped for: its own virtual kubelet runs until the
-// VirtualNode is created again and withdrawn. A shared process serves no VirtualNode that is gone.
+// finalizer, and which the namespace is still mapped for: its virtual kubelet runs until the
+// VirtualNode is created again and withdrawn.
 func (s *scope) awaitsWithdrawal(binding *rbacv1.RoleBinding) bool {
-	if s.offloading == nil || !s.isActive() || binding.Labels[offloadingv1beta1.VirtualNodeLabel] == "" {
+	if s.offloading == nil || !s.isActive() {
 		return false
 	}
 	return slices.ContainsFunc(s.maps, func(nm offloadingv1beta1.NamespaceMap) bool {
@@ -165,37 +117,20 @@ func isRequested(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 	return false
 }
 
-const bindingPrefix = "longshore-virtual-kubelet."
-
-// BindingName returns the name of the RoleBinding of a virtual node's own virtual kubelet in offloaded
-// namespaces.
+// BindingName returns the name of the RoleBinding of a virtual kubelet in offloaded namespaces.
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	return bindingName(vn.Namespace, vn.Name)
 }
 
-// bindingName returns the name of the RoleBinding of a process in a tenant namespace, which has the name
-// of its virtual node or is shared.
-func bindingName(namespace, process string) string { return bindingPrefix + namespace + "." + process }
+func bindingName(namespace, virtualNode string) string {
+	return "longshore-virtual-kubelet." + namespace + "." + virtualNode
+}
 
-// ForgeBinding builds the RoleBinding of a virtual node's own virtual kubelet in a namespace.
+// ForgeBinding builds the RoleBinding of a virtual kubelet in a namespace.
 func ForgeBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
-	return forgeBinding(BindingName(vn), namespace, virtualnode.Labels(vn), virtualnode.Account(vn))
-}
-
-// ForgeSharedBinding builds the RoleBinding of a shared virtual kubelet of a VirtualNode in a namespace.
-func ForgeSharedBinding(vn *offloadingv1beta1.VirtualNode, process, namespace string) *rbacv1.RoleBinding {
-	labels := virtualnode.Labels(vn)
-	delete(labels, offloadingv1beta1.VirtualNodeLabel)
-	labels[offloadingv1beta1.SharedProcessKey] = process
-	account := virtualnode.Account(vn)
-	account.Name = process
-	return forgeBinding(bindingName(vn.Namespace, process), namespace, labels, account)
-}
-
-func forgeBinding(name, namespace string, labels map[string]string, account rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels, Finalizers: []string{Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: virtualnode.Labels(vn), Finalizers: []string{Finalizer}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: virtualnode.NamespaceRole},
-		Subjects:   []rbacv1.Subject{account},
+		Subjects:   []rbacv1.Subject{virtualnode.Account(vn)},
 	}
 }

@@ -90,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *NodePods) error {
 		Named("access").
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, own).
 		Watches(&rbacv1.RoleBinding{}, own, builder.WithPredicates(predicate.NewPredicateFuncs(isAccess))).
-		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceMap{}, namespaceoffloading.HandleMappings(request, r.all)).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -113,7 +113,7 @@ func request(namespace string) reconcile.Request {
 func isAccess(object client.Object) bool {
 	binding, ok := object.(*rbacv1.RoleBinding)
 	return ok && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == virtualnode.NamespaceRole &&
-		(binding.Labels[offloadingv1beta1.VirtualNodeLabel] != "" || binding.Labels[offloadingv1beta1.SharedProcessKey] != "")
+		binding.Labels[liqocorev1beta1.RemoteClusterIDLabel] != ""
 }
 
 // all returns requests for the namespaces with a NamespaceOffloading, a RoleBinding or a VirtualNode. The
@@ -154,26 +154,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Pods.Follow(nodes); err != nil {
 		return ctrl.Result{}, err
 	}
-	hasPods := func(vn *offloadingv1beta1.VirtualNode) bool {
-		pods, known := r.Pods.In(vn.Name, s.name)
-		return len(pods) > 0 || !known
-	}
 	var errs []error
-	hasAccess := map[*offloadingv1beta1.VirtualNode]bool{}
-	for _, p := range s.processes() {
-		binding := s.bindings[p.binding.Name]
-		delete(s.bindings, p.binding.Name)
-		step := decide(s, p, binding, hasPods)
-		errs = append(errs, r.execute(ctx, s, p, binding, step))
-		for _, vn := range p.virtualNodes {
-			hasAccess[vn] = hasAccess[vn] || binding != nil || step == grant
-		}
-	}
 	for i := range s.virtualNodes {
-		if vn := &s.virtualNodes[i]; !hasAccess[vn] && endsPods(s, vn) {
-			pods, _ := r.Pods.In(vn.Name, s.name)
-			errs = append(errs, r.endPods(ctx, vn, pods))
-		}
+		errs = append(errs, r.reconcileNode(ctx, s, &s.virtualNodes[i]))
 	}
 	for _, binding := range s.bindings { // Those without a VirtualNode.
 		if !s.awaitsWithdrawal(binding) {
@@ -183,44 +166,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// execute executes the step for a process. binding is nil if it has none.
-func (r *Reconciler) execute(ctx context.Context, s *scope, p *process, binding *rbacv1.RoleBinding, step step) error {
-	switch {
-	case step == grant:
-		return r.grant(ctx, s, p.binding)
-	case step == revoke:
+// reconcileNode reconciles the RoleBinding of one virtual node.
+func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
+	name := BindingName(vn)
+	binding := s.bindings[name]
+	delete(s.bindings, name)
+	pods, known := r.Pods.In(vn.Name, s.name)
+	switch decide(s, vn, binding, len(pods) > 0 || !known) {
+	case grant:
+		return r.grant(ctx, s, vn)
+	case revoke:
 		return r.revoke(ctx, binding)
-	case binding != nil:
-		return r.updateSubjects(ctx, p, binding)
+	case endPods:
+		return r.endPods(ctx, vn, pods)
 	default:
 		return nil
 	}
 }
 
-// updateSubjects removes shared processes that do not serve the VirtualNode any more from the
-// RoleBinding of its own process: those of an earlier version have them.
-func (r *Reconciler) updateSubjects(ctx context.Context, p *process, binding *rbacv1.RoleBinding) error {
-	own := p.binding.Subjects[0]
-	if binding.Labels[offloadingv1beta1.SharedProcessKey] != "" || !slices.Contains(binding.Subjects, own) {
-		return nil
-	}
-	serving := slices.DeleteFunc(virtualnode.Subjects(p.virtualNodes[0]), func(subject rbacv1.Subject) bool {
-		return subject != own && !slices.Contains(binding.Subjects, subject)
-	})
-	subjects, hasChanged := virtualnode.SyncSubjects(binding.Subjects, serving)
-	if !hasChanged {
-		return nil
-	}
-	before := binding.DeepCopy()
-	binding.Subjects = subjects
-	if err := r.Client.Patch(ctx, binding, client.MergeFrom(before), client.FieldOwner(virtualnode.FieldManager)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("updating RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err)
-	}
-	return nil
-}
-
 // grant creates the RoleBinding of a virtual kubelet.
-func (r *Reconciler) grant(ctx context.Context, s *scope, desired *rbacv1.RoleBinding) error {
+func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
+	desired := ForgeBinding(vn, s.name)
 	err := r.Client.Create(ctx, desired, client.FieldOwner(virtualnode.FieldManager))
 	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("creating RoleBinding %s/%s: %w", desired.Namespace, desired.Name, err)
@@ -235,16 +201,13 @@ func (r *Reconciler) grant(ctx context.Context, s *scope, desired *rbacv1.RoleBi
 	if !isAccess(current) && s.offloading != nil {
 		r.Events.Eventf(s.offloading, current, corev1.EventTypeWarning, reasonNameTaken, actionGrant,
 			"RoleBinding %s is not managed by Longshore, and virtual kubelet %s has no access to this namespace. Delete the RoleBinding.",
-			current.Name, desired.Subjects[0].Name)
+			current.Name, vn.Name)
 	}
 	return nil // Otherwise the cache is stale.
 }
 
-// revoke deletes a RoleBinding, which may be nil, and removes its finalizer.
+// revoke deletes a RoleBinding, and removes its finalizer.
 func (r *Reconciler) revoke(ctx context.Context, binding *rbacv1.RoleBinding) error {
-	if binding == nil {
-		return nil
-	}
 	key := client.ObjectKeyFromObject(binding)
 	if binding.DeletionTimestamp.IsZero() {
 		uid := binding.UID

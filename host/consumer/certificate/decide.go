@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
@@ -33,31 +32,16 @@ func IsPending(csr *certificatesv1.CertificateSigningRequest) bool {
 		len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0 && csr.DeletionTimestamp == nil
 }
 
-// Requester returns the service account of a request: that of a VirtualNode's own virtual kubelet,
-// which has the name of the VirtualNode, or that of a shared process.
+// Requester returns the VirtualNode whose virtual kubelet has the identity of the request: its
+// service account has the name of the VirtualNode.
 func Requester(csr *certificatesv1.CertificateSigningRequest) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(strings.TrimPrefix(csr.Spec.Username, serviceAccountPrefix), ":")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace != "" && name != ""
 }
 
-// VirtualNodeOf returns the VirtualNode that a request is about. A shared process names it in the
-// common name; the caller checks whether the process serves it.
-func VirtualNodeOf(csr *certificatesv1.CertificateSigningRequest, account types.NamespacedName) types.NamespacedName {
-	if !strings.HasPrefix(account.Name, virtualkubelet.SharedPrefix) {
-		return account
-	}
-	request, err := parse(csr)
-	if err != nil {
-		return account
-	}
-	node, isNode := strings.CutPrefix(request.Subject.CommonName, commonNamePrefix)
-	if !isNode || node == "" {
-		return account
-	}
-	return types.NamespacedName{Namespace: account.Namespace, Name: node}
-}
-
-func parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+// Check returns the addresses of a request, or an error if it is not a request for the serving
+// certificate of this node with IP addresses only.
+func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP, error) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
 		return nil, errors.New("the request is not PEM")
@@ -65,16 +49,6 @@ func parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequ
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the request: %w", err)
-	}
-	return request, nil
-}
-
-// Check returns the addresses of a request, or an error if it is not a request for the serving
-// certificate of this node with IP addresses only.
-func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP, error) {
-	request, err := parse(csr)
-	if err != nil {
-		return nil, err
 	}
 	switch {
 	case request.Subject.CommonName != commonNamePrefix+node:

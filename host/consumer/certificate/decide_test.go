@@ -164,42 +164,6 @@ func TestCertificateOfTheOwnNodeIsApproved(t *testing.T) {
 	}
 }
 
-func TestASharedProcessGetsTheCertificatesOfItsNodes(t *testing.T) {
-	const process = "vk-shared-0123456789"
-	sharedPod := func() *corev1.Pod {
-		return kubeletPod(func(p *corev1.Pod) {
-			p.Labels[offloadingv1beta1.SharedProcessKey], p.Spec.ServiceAccountName = process, process
-			delete(p.Labels, offloadingv1beta1.VirtualNodeLabel)
-		})
-	}
-	for name, tc := range map[string]struct {
-		servedBy, account string
-		pod               *corev1.Pod
-		alter             func(*x509.CertificateRequest)
-		want              bool
-	}{
-		"a node that it serves":        {process, process, sharedPod(), nil, true},
-		"a node of another process":    {"vk-shared-another", process, sharedPod(), nil, false},
-		"a node with its own process":  {"", process, sharedPod(), nil, false},
-		"another account":              {process, "milan-2", sharedPod(), nil, false},
-		"the pod of another process":   {process, process, kubeletPod(nil), nil, false},
-		"a node without a VirtualNode": {process, process, sharedPod(), func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:worker" }, false},
-		"no node":                      {process, process, sharedPod(), func(r *x509.CertificateRequest) { r.Subject.CommonName = "milan-1" }, false},
-		"an own process that ends":     {process, "milan-1", kubeletPod(nil), nil, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "liqo-tenant-milan", Name: "milan-1", Annotations: map[string]string{offloadingv1beta1.SharedProcessKey: tc.servedBy},
-			}}
-			csr := newRequest(t, tc.alter, func(c *certificatesv1.CertificateSigningRequest) {
-				c.Spec.Username = "system:serviceaccount:liqo-tenant-milan:" + tc.account
-			})
-			approved, _ := reconcile(t, csr, vn, tc.pod)
-			assert.Equal(t, tc.want, approved)
-		})
-	}
-}
-
 // approvalClient adds the subresource approval to a fake client.
 type approvalClient struct{ client.Client }
 

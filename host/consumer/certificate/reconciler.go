@@ -61,11 +61,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile approves a request of a virtual kubelet for its own node.
 func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (ctrl.Result, error) {
-	account, ok := Requester(csr)
+	key, ok := Requester(csr)
 	if !ok || !IsPending(csr) {
 		return ctrl.Result{}, nil
 	}
-	key := VirtualNodeOf(csr, account)
 	vn := &offloadingv1beta1.VirtualNode{}
 	err := r.Client.Get(ctx, key, vn)
 	switch {
@@ -76,26 +75,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.Certific
 		return ctrl.Result{}, fmt.Errorf("reading the VirtualNode of a certificate request: %w", err)
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("VirtualNode", key)
-	selector := client.MatchingLabels{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet}
-	switch account.Name {
-	case vn.Name:
-		selector[offloadingv1beta1.VirtualNodeLabel] = vn.Name
-	case vn.Annotations[offloadingv1beta1.SharedProcessKey]:
-		selector[offloadingv1beta1.SharedProcessKey] = account.Name
-	default:
-		log.Info("Not approving a certificate request", "request", csr.Name, "reason", "the process does not serve the VirtualNode")
-		return ctrl.Result{}, nil
-	}
 	addresses, err := Check(csr, vn.Name)
 	if err != nil {
 		log.Info("Not approving a certificate request", "request", csr.Name, "reason", err.Error())
 		return ctrl.Result{}, nil
 	}
 	pods := &corev1.PodList{}
-	if err := r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), selector); err != nil {
+	err = r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), client.MatchingLabels{
+		offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: vn.Name,
+	})
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the pods of the virtual kubelet of VirtualNode %s: %w", key, err)
 	}
-	switch has, isUnknown := hasAddresses(requesterPods(csr, account.Name, pods.Items), addresses); {
+	switch has, isUnknown := hasAddresses(requesterPods(csr, vn.Name, pods.Items), addresses); {
 	case !has && isUnknown:
 		// The kubelet reports the pod's address within seconds; older requests are checked less
 		// often.

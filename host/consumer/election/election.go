@@ -24,6 +24,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -40,15 +41,6 @@ const (
 	maxFailures = 3
 )
 
-// Link checks the provider. *link.Link implements it.
-type Link interface {
-	// Failures returns how many checks in a row have failed. With recheck, a failed check is
-	// repeated at once.
-	Failures(ctx context.Context, recheck bool) int
-	// Interval is how long the result of a check is used.
-	Interval() time.Duration
-}
-
 // Options configure an [Election]. Link, OnChange and Now are required.
 type Options struct {
 	// ElectorLock and Lock are two locks of the same lease with the same identity. The elector
@@ -59,7 +51,7 @@ type Options struct {
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// Link checks the provider.
-	Link Link
+	Link *link.Link
 	// OnChange is called when the leadership is gained (true) or lost (false).
 	OnChange func(leading bool)
 	Now      func() time.Time

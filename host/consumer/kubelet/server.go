@@ -38,13 +38,11 @@ type Pods interface {
 	Remote(namespace, name string) (remoteNamespace string, ok bool)
 }
 
-// Options configure a [Server]. All but Listener are required.
+// Options configure a [Server]. All are required.
 type Options struct {
 	// Address and Port are the listener's.
 	Address string
 	Port    int
-	// Listener is used instead of a new one for Address and Port. Run closes it.
-	Listener net.Listener
 	// Certificate returns the serving certificate.
 	Certificate func() (*tls.Certificate, error)
 	Guard       *Guard
@@ -101,9 +99,6 @@ func (s *Server) Run(ctx, streams context.Context) error {
 }
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
-	if s.options.Listener != nil {
-		return s.options.Listener, nil
-	}
 	address := net.JoinHostPort(s.options.Address, strconv.Itoa(s.options.Port))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

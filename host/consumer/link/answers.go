@@ -9,8 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Answers knows when a provider last answered a request of this process. All connections to one API server
-// can share it. It is safe for concurrent use.
+// Answers knows when a provider last answered a request of this process. It is safe for concurrent use.
 type Answers struct {
 	now  func() time.Time
 	last atomic.Pointer[time.Time]

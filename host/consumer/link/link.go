@@ -53,7 +53,7 @@ func (l *Link) Connect(probe func(context.Context) error, answers *Answers) {
 
 // Check probes the provider, records the result and returns the probe's error. An overloaded API server that
 // answers another request, but not the probe in time, can be reached: what an outage causes, a read of all
-// objects for each virtual node, would overload it more. The result is
+// objects, would overload it more. The result is
 // not recorded when the context is canceled, or when a new session began meanwhile; a deadline
 // that is exceeded counts as a failure.
 func (l *Link) Check(ctx context.Context) error {

@@ -21,8 +21,8 @@ import (
 )
 
 func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
-	bindings := rbacv1.Resource("clusterrolebindings")
-	const prefix = "the manager could not reconcile the VirtualNode and tries again: updating ClusterRoleBinding liqo-node-mynode: "
+	roles := rbacv1.Resource("clusterroles")
+	const prefix = "the manager could not reconcile the VirtualNode and tries again: updating ClusterRole longshore-node-mynode: "
 	for sentence, tc := range map[string]struct {
 		// status of the condition before, or "".
 		status offloadingv1beta1.VirtualNodeConditionStatusType
@@ -31,15 +31,15 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 	}{
 		"a forbidden update has a message, and the virtual kubelet runs": {
 			status: offloadingv1beta1.RunningConditionStatusType,
-			err:    apierrors.NewForbidden(bindings, "liqo-node-mynode", errors.New("cannot patch")),
-			want:   `Running: ` + prefix + `clusterrolebindings.rbac.authorization.k8s.io "liqo-node-mynode" is forbidden: cannot patch`,
+			err:    apierrors.NewForbidden(roles, "longshore-node-mynode", errors.New("cannot patch")),
+			want:   `Running: ` + prefix + `clusterroles.rbac.authorization.k8s.io "longshore-node-mynode" is forbidden: cannot patch`,
 		},
 		"without a condition the virtual kubelet is being created": {
 			err: errors.New("no answer"), want: "Creating: " + prefix + "no answer",
 		},
 		"a conflict is not reported": {
 			status: offloadingv1beta1.RunningConditionStatusType,
-			err:    apierrors.NewConflict(bindings, "liqo-node-mynode", errors.New("changed")), want: "Running: ",
+			err:    apierrors.NewConflict(roles, "longshore-node-mynode", errors.New("changed")), want: "Running: ",
 		},
 		"the end of the manager is not reported": {
 			status: offloadingv1beta1.RunningConditionStatusType, err: context.Canceled, want: "Running: ",
@@ -48,15 +48,16 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s, err := scheme.New()
 			require.NoError(t, err)
-			own := virtualNode(nil)
-			vn := virtualNode(sharing)
+			vn := virtualNode(nil)
+			outdated := ForgeRights(vn)[1].(*rbacv1.ClusterRole)
+			outdated.Rules = nil
 			if tc.status != "" {
 				vn.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualKubeletConditionType, Status: tc.status}}
 			}
 			fails := tc.err
-			c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn).WithStatusSubresource(vn).WithObjects(peered(kubeconfig)...).WithObjects(ForgeRights(own)...).
+			c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn).WithStatusSubresource(vn).WithObjects(peered(kubeconfig)...).WithObjects(outdated).
 				WithInterceptorFuncs(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
-					if _, ok := obj.(*rbacv1.ClusterRoleBinding); ok && fails != nil {
+					if _, ok := obj.(*rbacv1.ClusterRole); ok && fails != nil {
 						return fails
 					}
 					return c.Patch(ctx, obj, patch, options...)

@@ -56,7 +56,7 @@ func (r *Reconciler) update(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	rules, isRole := rulesOf(current)
 	if !isRole {
 		if isSameBinding(current, desired) {
-			return "", r.updateSubjects(ctx, current, desired)
+			return "", nil
 		}
 		return r.describeConflict(ctx, vn, current)
 	}
@@ -73,30 +73,6 @@ func (r *Reconciler) update(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return "", fmt.Errorf("updating %s: %w", title(current), err)
 	}
 	return "", nil
-}
-
-// updateSubjects gives the rights of a binding to the processes that serve its VirtualNode.
-func (r *Reconciler) updateSubjects(ctx context.Context, current, desired client.Object) error {
-	before, ok := current.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("copying %s", title(current))
-	}
-	desiredSubjects, _ := subjectsOf(desired)
-	existing, _ := subjectsOf(current)
-	subjects, hasChanged := SyncSubjects(existing, desiredSubjects)
-	if !hasChanged {
-		return nil
-	}
-	switch binding := current.(type) {
-	case *rbacv1.ClusterRoleBinding:
-		binding.Subjects = subjects
-	case *rbacv1.RoleBinding:
-		binding.Subjects = subjects
-	}
-	if err := r.Client.Patch(ctx, current, client.MergeFrom(before), client.FieldOwner(FieldManager)); err != nil {
-		return fmt.Errorf("updating %s: %w", title(current), err)
-	}
-	return nil
 }
 
 // deleteSuperseded deletes the bindings of an earlier version.
@@ -247,8 +223,8 @@ func roleOf(obj client.Object) rbacv1.RoleRef {
 	}
 }
 
-// isSameBinding reports whether a binding has the desired role and the first desired subject, the
-// account of the VirtualNode's own process: an administrator may have added others.
+// isSameBinding reports whether a binding has the desired role and the desired subject, the account of
+// the virtual kubelet: an administrator may have added others.
 func isSameBinding(current, desired client.Object) bool {
 	subjects, _ := subjectsOf(current)
 	desiredSubjects, _ := subjectsOf(desired)

@@ -44,8 +44,7 @@ const (
 	drainPoll = time.Second
 )
 
-// readOnly lists VirtualNodes as they are in the cache, to look something up. Each has a pod template, and
-// when the Deployment of a shared process changes, each VirtualNode of it would copy all others.
+// readOnly lists VirtualNodes as they are in the cache, to look something up: each has a pod template.
 const readOnly = client.UnsafeDisableDeepCopy
 
 // Reconciler runs virtual kubelets.
@@ -79,7 +78,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings;rolebindings,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;roles,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local;longshore-virtual-kubelet-lease,verbs=bind
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch;delete
@@ -94,7 +93,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;get;patch;update
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	kubelets := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
-		return obj.GetLabels()[offloadingv1beta1.ComponentLabel] == offloadingv1beta1.ComponentVirtualKubelet
+		labels := obj.GetLabels()
+		return labels[offloadingv1beta1.ComponentLabel] == offloadingv1beta1.ComponentVirtualKubelet && labels[offloadingv1beta1.VirtualNodeLabel] != ""
 	}))
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return startInformers(ctx, mgr.GetCache()) })); err != nil {
 		return fmt.Errorf("adding informers: %w", err)
@@ -102,7 +102,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualnode").
 		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.requestsForDeployment), kubelets).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(requestsForDeployment), kubelets).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster), builder.WithPredicates(onlyDeletions())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNode), builder.WithPredicates(nodeChanges())).
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster), builder.WithPredicates(clusterChanges())).
@@ -119,25 +119,9 @@ func onlyDeletions() predicate.Predicate {
 	return never
 }
 
-// requestsForDeployment returns a request for the VirtualNode of a Deployment, or requests for those
-// that use the Deployment's shared process.
-func (r *Reconciler) requestsForDeployment(ctx context.Context, obj client.Object) []reconcile.Request {
-	if name := obj.GetLabels()[offloadingv1beta1.VirtualNodeLabel]; name != "" {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
-	}
-	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list, readOnly, client.InNamespace(obj.GetNamespace())); err != nil {
-		// Listing from the cache fails only while the manager stops.
-		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if slices.Contains(SharedProcesses(&list.Items[i]), obj.GetName()) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+// requestsForDeployment returns a request for the VirtualNode of a Deployment.
+func requestsForDeployment(_ context.Context, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[offloadingv1beta1.VirtualNodeLabel]}}}
 }
 
 // requestsForKubeconfig returns requests for the VirtualNodes with a Secret, which holds their
@@ -221,7 +205,7 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		r.reportProblem(vn, problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
 	}
-	deployment, err := r.applyProcess(ctx, vn)
+	deployment, err := r.applyDeployment(ctx, vn)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -287,11 +271,7 @@ func (r *Reconciler) checkPrerequisites(ctx context.Context, vn *offloadingv1bet
 	if _, err := remotecluster.Config(secret, remotecluster.Limits{}); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
-	forge := ForgeDeployment
-	if sharesProcess(vn) {
-		forge = ForgeSharedDeployment
-	}
-	if _, err := forge(vn); err != nil {
+	if _, err := ForgeDeployment(vn); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
 	return "", nil
@@ -317,56 +297,6 @@ func clusterOf(obj client.Object) string {
 		return string(fc.Spec.ClusterID)
 	}
 	return obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
-}
-
-// applyDeployment creates or updates a Deployment and returns it.
-func (r *Reconciler) applyDeployment(ctx context.Context, vn *offloadingv1beta1.VirtualNode, desired *appsv1.Deployment) (*appsv1.Deployment, error) {
-	current := &appsv1.Deployment{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), current)
-	if apierrors.IsNotFound(err) {
-		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); err != nil {
-			return nil, fmt.Errorf("creating Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
-		}
-		r.Events.Eventf(vn, desired, corev1.EventTypeNormal, reasonVkCreated, actionRun, "Created virtual kubelet Deployment %s", desired.Name)
-		return desired, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
-	}
-	updated := current.DeepCopy()
-	updated.Labels = merged(current.Labels, desired.Labels)
-	updated.Annotations = merged(current.Annotations, desired.Annotations)
-	if !matchesDesired(desired.Spec, current.Spec) || desired.Annotations[TemplateHashAnnotation] != current.Annotations[TemplateHashAnnotation] {
-		updated.Spec = desired.Spec
-	} else if equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
-		return current, nil
-	}
-	if err := r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); err != nil {
-		return nil, fmt.Errorf("updating Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
-	}
-	return updated, nil
-}
-
-func merged(base, over map[string]string) map[string]string {
-	out := make(map[string]string, len(base)+len(over))
-	for _, m := range []map[string]string{base, over} {
-		for k, v := range m {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-func (r *Reconciler) ensureServiceAccount(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	desired := ForgeServiceAccount(vn)
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), &corev1.ServiceAccount{})
-	if apierrors.IsNotFound(err) {
-		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)))
-	}
-	if err != nil {
-		return fmt.Errorf("ensuring ServiceAccount %s: %w", client.ObjectKeyFromObject(desired), err)
-	}
-	return nil
 }
 
 // ensureNamespaceMap creates the NamespaceMap of the provider. It returns a message if an

@@ -13,8 +13,8 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
-// The rights of a virtual kubelet (ADR 54). The manager makes the bindings for each VirtualNode, and
-// those in offloaded namespaces once for each process (package access):
+// The rights of a virtual kubelet (ADR 54). The manager makes the bindings for each VirtualNode, those in
+// offloaded namespaces in package access:
 //
 //	LocalRole, cluster-wide               read ConfigMaps, Services, EndpointSlices, Ingresses, namespaces,
 //	                                      Nodes, pods, Longshore's objects; report on policies; ask for
@@ -70,7 +70,7 @@ func forgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode, name, role strin
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Labels(vn)},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   Subjects(vn),
+		Subjects:   []rbacv1.Subject{Account(vn)},
 	}
 }
 
@@ -104,7 +104,7 @@ func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 			&rbacv1.RoleBinding{
 				ObjectMeta: *meta.DeepCopy(),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: OwnRoleName(vn)},
-				Subjects:   Subjects(vn),
+				Subjects:   []rbacv1.Subject{Account(vn)},
 			})
 	}
 	return rights
@@ -122,7 +122,10 @@ func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 // of the provider, and the report on policies. An apply names the object that it creates, so
 // RBAC restricts it by name.
 func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update"), componentRule(vn.Name)}
+	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update"), {
+		APIGroups: []string{policyv1alpha1.GroupVersion.Group}, Resources: []string{"policycomponents"},
+		ResourceNames: []string{vn.Name}, Verbs: []string{"create", "patch"},
+	}}
 	if ref := vn.Spec.KubeconfigSecretRef; ref != nil && ref.Name != "" {
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"},
@@ -130,14 +133,6 @@ func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 		})
 	}
 	return rules
-}
-
-// componentRule returns the rule for the report on policies of a process.
-func componentRule(name string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{
-		APIGroups: []string{policyv1alpha1.GroupVersion.Group}, Resources: []string{"policycomponents"},
-		ResourceNames: []string{name}, Verbs: []string{"create", "patch"},
-	}
 }
 
 // leaseRules returns the rules for the lease of the virtual kubelet's Node. Leases with other
@@ -160,7 +155,7 @@ func forgeLeaseBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rba
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: Labels(vn)},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeaseRole},
-		Subjects:   Subjects(vn),
+		Subjects:   []rbacv1.Subject{Account(vn)},
 	}
 }
 

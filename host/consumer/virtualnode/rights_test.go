@@ -65,7 +65,7 @@ func TestEnsureNode(t *testing.T) {
 
 // A role outside of the cache would be created again at each reconcile.
 func TestRoleSelector(t *testing.T) {
-	for _, right := range append(ForgeRights(virtualNode(sharing)), ForgeSharedRights(sharedDeployment(t, 1))...) {
+	for _, right := range ForgeRights(virtualNode(nil)) {
 		if _, isRole := rulesOf(right); isRole {
 			assert.True(t, RoleSelector().Matches(labels.Set(right.GetLabels())), title(right))
 		}

@@ -185,32 +185,3 @@ func isDrainable(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner == nil || owner.Kind != "DaemonSet"
 }
-
-// stopKubelet deletes the virtual kubelet's Deployment, or takes the VirtualNode from its shared
-// process, and then deletes the rights. It reports whether all are deleted.
-func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
-	deployments, err := r.ownDeployments(ctx, vn)
-	if err != nil {
-		return false, err
-	}
-	if err := r.deleteDeployments(ctx, vn, deployments); err != nil {
-		return false, err
-	}
-	if stopped, err := r.leaveShared(ctx, vn); err != nil || !stopped {
-		return false, err
-	}
-	if err := r.deleteUnusedProcesses(ctx, vn); err != nil {
-		return false, err
-	}
-	pods := &corev1.PodList{}
-	if err := r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), ownProcess(vn)); err != nil {
-		return false, fmt.Errorf("listing the virtual kubelet's pods of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
-	}
-	if len(pods.Items) > 0 {
-		return false, nil
-	}
-	if err := r.deleteRights(ctx, vn); err != nil {
-		return false, err
-	}
-	return true, nil
-}

@@ -148,7 +148,7 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 		Resources:       spec.Resources,
 		Env: []corev1.EnvVar{
 			fieldEnv("POD_IP", "status.podIP"), fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"),
-			{Name: nodeVariable, Value: vn.Name},
+			{Name: "VIRTUALNODE_NAME", Value: vn.Name},
 		},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),

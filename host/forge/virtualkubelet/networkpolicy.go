@@ -16,13 +16,9 @@ import (
 )
 
 const (
-	// MaxPorts is the number of ports, from --listen-port on, of the kubelet APIs of a shared process.
-	MaxPorts = 1000
-
 	flagListenPort = "--listen-port"
 	// defaultListenPort is the port of the kubelet API.
 	defaultListenPort = 10250
-	maxPort           = 65535
 )
 
 // NetworkAccess is what NetworkPolicies of virtual kubelets allow beside the kubelet API.
@@ -83,16 +79,11 @@ func ForgeNetworkPolicy(deployment *appsv1.Deployment, access *NetworkAccess) *n
 	return policy
 }
 
-// kubeletAPI returns the port of the kubelet API, or those of a process that several virtual nodes
-// share.
+// kubeletAPI returns the port of the kubelet API.
 func kubeletAPI(args []string) networkingv1.NetworkPolicyPort {
-	first, err := strconv.Atoi(flagValue(args, flagListenPort))
-	if err != nil || first < 1 || first > maxPort {
-		first = defaultListenPort
+	port, err := strconv.ParseUint(flagValue(args, flagListenPort), 10, 16)
+	if err != nil || port == 0 {
+		port = defaultListenPort
 	}
-	port := networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt(first))}
-	if flagValue(args, flagSharedProcess) != "" {
-		port.EndPort = ptr.To(int32(min(first+MaxPorts-1, maxPort)))
-	}
-	return port
+	return networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(int32(port)))}
 }

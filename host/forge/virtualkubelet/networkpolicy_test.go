@@ -22,11 +22,9 @@ func TestTheNetworkPolicyOfAVirtualKubelet(t *testing.T) {
 		access string
 		want   string
 	}{
-		"the kubelet API is open":               {want: "policyTypes: [Ingress]\ningress:\n" + open},
-		"its port may be another":               {args: []string{"--listen-port=7000"}, want: "policyTypes: [Ingress]\ningress: [{ports: [{port: 7000, protocol: TCP}]}]\n"},
-		"each node of a shared process has one": {args: []string{"--shared-process=vk-shared-1"}, want: "policyTypes: [Ingress]\ningress: [{ports: [{port: 10250, endPort: 11249, protocol: TCP}]}]\n"},
-		"the last port is 65535":                {args: []string{"--shared-process=a", "--listen-port=65000"}, want: "policyTypes: [Ingress]\ningress: [{ports: [{port: 65000, endPort: 65535, protocol: TCP}]}]\n"},
-		"metrics are open, if they are served":  {ports: metrics, want: "policyTypes: [Ingress]\ningress:\n" + open + "- ports: [{port: metrics, protocol: TCP}]\n"},
+		"the kubelet API is open":              {want: "policyTypes: [Ingress]\ningress:\n" + open},
+		"its port may be another":              {args: []string{"--listen-port=7000"}, want: "policyTypes: [Ingress]\ningress: [{ports: [{port: 7000, protocol: TCP}]}]\n"},
+		"metrics are open, if they are served": {ports: metrics, want: "policyTypes: [Ingress]\ningress:\n" + open + "- ports: [{port: metrics, protocol: TCP}]\n"},
 		"metrics are restricted as those of the chart": {
 			ports: metrics, access: `{"metricsFrom":[{"podSelector":{}}]}`,
 			want: "policyTypes: [Ingress]\ningress:\n" + open + "- ports: [{port: metrics, protocol: TCP}]\n  from: [{podSelector: {}}]\n",

@@ -30,17 +30,6 @@ var boolean = []string{
 // IsBoolean reports whether the value of a flag may be omitted. The name may have dashes.
 func IsBoolean(flag string) bool { return slices.Contains(boolean, strings.TrimLeft(flag, "-")) }
 
-// ofNode lists the flags in which the virtual nodes of a shared process may differ.
-var ofNode = []string{
-	"create-node", "enable-ingress", "enable-load-balancer", "enable-storage", "foreign-kubeconfig-secret-name",
-	"node-check-network", "node-extra-annotations", "node-extra-labels", "nodename", "remote-real-ingress-class-name",
-	"remote-real-load-balancer-class-name", "remote-real-storage-class-name",
-}
-
-// IsOfNode reports whether the virtual nodes of a shared process may differ in a flag. The name may
-// have dashes.
-func IsOfNode(flag string) bool { return slices.Contains(ofNode, strings.TrimLeft(flag, "-")) }
-
 // Warn returns a warning about an argument, "--flag" or "--flag=value", that has no effect, or
 // "". Arguments that disable a feature that does not exist need no warning.
 func Warn(argument string) string {

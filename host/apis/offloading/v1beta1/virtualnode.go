@@ -29,15 +29,6 @@ const (
 	// the patch's JSON (5.1). In the reference it is on the pod template, so that a changed patch
 	// restarts the virtual kubelet. Here the virtual kubelet applies it without a restart.
 	OffloadingPatchHashAnnotation = "liqo.io/offloading-patch-hash"
-	// ProcessAnnotation on a VirtualNode is ProcessShared if it shares the process of its virtual
-	// kubelet with other VirtualNodes of its provider. On a VkOptionsTemplate, it is the default of
-	// new VirtualNodes.
-	ProcessAnnotation = "longshore.dev/virtual-kubelet"
-	ProcessShared     = "shared"
-	ProcessOwn        = "own"
-	// SharedProcessKey is an annotation of a VirtualNode, set by the manager: the Deployment of the
-	// shared process that serves it. As a label, it marks this Deployment and its pods.
-	SharedProcessKey = "longshore.dev/shared-virtual-kubelet"
 	// ImageAnnotation on a VirtualNode is the image that spec.template has from its VkOptionsTemplate.
 	// While the template has this image, it follows the VkOptionsTemplate.
 	ImageAnnotation = "longshore.dev/virtual-kubelet-image"

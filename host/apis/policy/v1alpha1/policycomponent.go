@@ -74,10 +74,6 @@ type PolicyComponentStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Reflections []ReflectionObservation `json:"reflections,omitempty"`
-	// VirtualNodes are the VirtualNodes that a shared virtual kubelet serves. It adds a name before
-	// it starts the virtual node, and removes it after the virtual node has ended.
-	// +listType=set
-	VirtualNodes []string `json:"virtualNodes,omitempty"`
 }
 
 // PolicyComponent is the report of one process that decides by policies: a replica of the

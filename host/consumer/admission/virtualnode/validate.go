@@ -46,25 +46,12 @@ func validateNew(before, after *offloadingv1beta1.VirtualNode) field.ErrorList {
 func validate(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateLabelValue(vn.Name, field.NewPath("metadata", "name"), "it is the name of the Node and the value of its label kubernetes.io/hostname")
-	if strings.HasPrefix(vn.Name, virtualkubelet.SharedPrefix) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), vn.Name, "names that begin with "+virtualkubelet.SharedPrefix+" are those of shared processes, which have accounts of these names"))
-	}
-	errs = append(errs, validateProcess(vn)...)
 	errs = append(errs, validateLabelValue(string(vn.Spec.ClusterID), spec.Child("clusterID"), "it is the value of a label")...)
 	errs = append(errs, metav1validation.ValidateLabels(vn.Spec.Labels, spec.Child("labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(vn.Spec.Annotations, spec.Child("annotations"))...)
 	errs = append(errs, validateTaints(vn.Spec.Taints, spec.Child("taints"))...)
 	errs = append(errs, validateResources(vn.Spec.ResourceQuota.Hard, spec.Child("resourceQuota", "hard"))...)
 	return append(errs, validateArguments(vn)...)
-}
-
-// validateProcess checks the annotation that selects the process.
-func validateProcess(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
-	process, processes := vn.Annotations[offloadingv1beta1.ProcessAnnotation], []string{offloadingv1beta1.ProcessShared, offloadingv1beta1.ProcessOwn}
-	if process == "" || slices.Contains(processes, process) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(field.NewPath("metadata", "annotations").Key(offloadingv1beta1.ProcessAnnotation), process, processes)}
 }
 
 func validateLabelValue(value string, path *field.Path, reason string) field.ErrorList {

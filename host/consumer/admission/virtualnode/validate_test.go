@@ -112,8 +112,7 @@ func TestAVirtualNodeWithAnInvalidNodeIsDenied(t *testing.T) {
 	})
 }
 
-// The virtual kubelet could not parse such an argument: its process would not start, or, shared, serve
-// the VirtualNode no longer.
+// The virtual kubelet could not parse such an argument, and would not start.
 func TestAnInvalidArgumentIsDenied(t *testing.T) {
 	h := handler(t, options())
 	for argument, want := range map[string]string{

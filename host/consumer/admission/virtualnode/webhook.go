@@ -73,7 +73,6 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		if err := virtualkubelet.Complete(vn, options, h.Cluster); err != nil {
 			return admission.Denied(err.Error())
 		}
-		completeProcess(vn, options)
 	}
 	if err := virtualkubelet.SyncTemplate(vn, options); err != nil {
 		return admission.Denied(err.Error())
@@ -102,15 +101,6 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	warnings = slices.Concat(warnings, warnWithoutEffect(added), warnAccess(added, vn))
 	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(warnings...)
-}
-
-// completeProcess copies from the options whether a new VirtualNode shares a process. Later changes of
-// the options move no VirtualNode to another process.
-func completeProcess(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) {
-	const key = offloadingv1beta1.ProcessAnnotation
-	if process := options.Annotations[key]; process != "" && vn.Annotations[key] == "" {
-		metav1.SetMetaDataAnnotation(&vn.ObjectMeta, key, process)
-	}
 }
 
 // namespaceProblem returns why a new VirtualNode may not be in its namespace, or "". The schema

@@ -120,15 +120,6 @@ func TestInvalidVirtualNodesAreDenied(t *testing.T) {
 		"a namespace that does not exist": {
 			operation: admissionv1.Create, existing: []client.Object{options()}, change: in("nowhere"),
 			want: `namespace "nowhere" is not the tenant namespace of cluster "milan"`},
-		"the name of a shared process": {
-			operation: admissionv1.Create, existing: []client.Object{options()},
-			change: func(vn *offloadingv1beta1.VirtualNode) { vn.Name = "vk-shared-1" }, want: "names that begin with vk-shared- are those of shared processes"},
-		"an unknown process": {
-			operation: admissionv1.Create, existing: []client.Object{options()},
-			change: func(vn *offloadingv1beta1.VirtualNode) {
-				vn.Annotations = map[string]string{"longshore.dev/virtual-kubelet": "common"}
-			},
-			want: `metadata.annotations[longshore.dev/virtual-kubelet]: Unsupported value: "common"`},
 		"an argument without value (T66)": {
 			operation: admissionv1.Create, change: withArgs("--client-qps"), existing: []client.Object{options()}, want: `argument "--client-qps" has no value`},
 		"an argument that is not a flag": {
@@ -305,39 +296,6 @@ func TestCreateIsAllowedWithAPatch(t *testing.T) {
 	response := ask(t, handler(t, options()), admissionv1.Create, virtualNode(nil))
 	assert.True(t, response.Allowed, response.Result)
 	assert.NotEmpty(t, response.Patches)
-}
-
-func TestANewVirtualNodeTakesItsProcessFromTheOptions(t *testing.T) {
-	const key = "longshore.dev/virtual-kubelet"
-	process := func(operation admissionv1.Operation, ofOptions, ofVirtualNode string) string {
-		opts, vn := options(), virtualNode(nil)
-		opts.Annotations = map[string]string{key: ofOptions}
-		if operation == admissionv1.Update {
-			vn = completed(t)
-		}
-		if ofVirtualNode != "" {
-			vn.Annotations = map[string]string{key: ofVirtualNode}
-		}
-		response := ask(t, handler(t, opts), operation, vn)
-		require.True(t, response.Allowed, response.Result)
-		for _, patch := range response.Patches {
-			switch value := patch.Value.(type) {
-			case map[string]any:
-				if process, ok := value[key].(string); ok && patch.Path == "/metadata/annotations" {
-					return process
-				}
-			case string:
-				if patch.Path == "/metadata/annotations/"+strings.ReplaceAll(key, "/", "~1") {
-					return value
-				}
-			}
-		}
-		return ""
-	}
-	assert.Equal(t, "shared", process(admissionv1.Create, "shared", ""))
-	assert.Empty(t, process(admissionv1.Create, "shared", "own"), "the VirtualNode's own annotation stays")
-	assert.Empty(t, process(admissionv1.Create, "", ""))
-	assert.Empty(t, process(admissionv1.Update, "shared", ""), "an existing VirtualNode stays where it is")
 }
 
 func TestAVirtualNodeThatIsBeingDeletedIsAllowed(t *testing.T) {

@@ -39,8 +39,6 @@ const (
 	// waitingPeriod whether one can be reflected that could not.
 	readyPeriod   = 30 * time.Second
 	waitingPeriod = 5 * time.Second
-	// standbyPeriod replaces both while another virtual node of the process reflects and reports.
-	standbyPeriod = 5 * time.Minute
 	// withdrawPeriod is how often it is checked whether remote objects are gone.
 	withdrawPeriod = 2 * time.Second
 	// soon is the pause before a step is repeated that usually takes a moment.
@@ -54,7 +52,7 @@ type Reflection interface {
 	PoliciesChanged()
 }
 
-// Options configure a [Follower]. All are required but IsStandby.
+// Options configure a [Follower]. All are required.
 type Options struct {
 	Local, Remote *End
 	// ProviderClusterID is the provider of this virtual kubelet, Component the name under which
@@ -68,9 +66,6 @@ type Options struct {
 	Namespaces func() (map[string]string, bool)
 	// Report replaces the observations of this virtual kubelet.
 	Report func(context.Context, []policyv1alpha1.ReflectionObservation) error
-	// IsStandby reports whether another virtual node of this process reflects and reports. Then the API
-	// servers are rarely asked. Changed is called when that ends.
-	IsStandby func() bool
 	// New composes the reflection of a kind.
 	New func(kind mirror.CustomResource, policy offloadingv1beta1.ReflectionType) (Reflection, error)
 }
@@ -173,7 +168,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Following ResourceReflections failed, trying again")
 		}
-		timer := time.NewTimer(f.pause(wait))
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -183,14 +178,6 @@ func (f *Follower) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-}
-
-// pause returns how long to wait instead of wait.
-func (f *Follower) pause(wait time.Duration) time.Duration {
-	if wait >= waitingPeriod && f.options.IsStandby != nil && f.options.IsStandby() {
-		return standbyPeriod
-	}
-	return wait
 }
 
 // pass brings what runs in line with the ResourceReflections, and returns when to check again. A

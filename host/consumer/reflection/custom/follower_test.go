@@ -351,23 +351,3 @@ func TestRunStopsItsReflections(t *testing.T) {
 	require.NoError(t, <-ended)
 	assert.Equal(t, []string{"report", "start v1 DenyList", "stop"}, w.notes())
 }
-
-// TestAVirtualNodeOnStandbyRarelyAsks has a process with many virtual nodes, one of which reflects.
-func TestAVirtualNodeOnStandbyRarelyAsks(t *testing.T) {
-	for name, test := range map[string]struct {
-		isStandby  bool
-		wait, want time.Duration
-	}{
-		"a kind that is reflected":                  {wait: readyPeriod, want: readyPeriod},
-		"on standby":                                {isStandby: true, wait: readyPeriod, want: standbyPeriod},
-		"on standby, of a kind that is missing":     {isStandby: true, wait: waitingPeriod, want: standbyPeriod},
-		"on standby, while objects are withdrawn":   {isStandby: true, wait: withdrawPeriod, want: withdrawPeriod},
-		"on standby, before the namespaces are set": {isStandby: true, wait: soon, want: soon},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := New(Options{IsStandby: func() bool { return test.isStandby }})
-			assert.Equal(t, test.want, f.pause(test.wait))
-			assert.Equal(t, test.wait, New(Options{}).pause(test.wait), "a process with one virtual node")
-		})
-	}
-}

@@ -62,10 +62,10 @@ func TestAResourceWaitsForOneThatCannotBeRead(t *testing.T) {
 
 func TestResourcesThatCanWaitAreReadSlowly(t *testing.T) {
 	local, remote := twoNamespaces(t, localMap("settings", map[string]string{"k": "1"}))
-	informers := NewInformers(t.Context())
+	w := prepare(t, local, remote, func(*Options) {}, later{}, pods{})
 	// One namespace may be read, and the other a day later.
-	informers.later = rate.NewLimiter(rate.Every(24*time.Hour), 1)
-	w := startWith(t, local, remote, func(o *Options) { o.Informers = informers }, later{}, pods{})
+	w.engine.later = rate.NewLimiter(rate.Every(24*time.Hour), 1)
+	w.run(t)
 	require.Eventually(t, func() bool {
 		return remote.count("watch ShadowPodList") == 2 && remote.count("watch ConfigMapList") == 1
 	}, soon, tick)

@@ -9,7 +9,7 @@
 // namespace is mapped while the NamespaceMap of this provider says that the provider
 // accepted it.
 //
-// Informers are shared because watches of each kind in each namespace do not scale: fifty virtual
+// Definitions share informers because watches of each kind in each namespace do not scale: fifty virtual
 // nodes with a hundred namespaces would open 15,000 watches at the consumer for three kinds. The price
 // is that virtual kubelets read these kinds cluster-wide, and hold objects of namespaces that are
 // not offloaded in memory. Kinds with many objects are encoded in the cache, built-in ones as
@@ -31,6 +31,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,16 +45,12 @@ import (
 // FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
-// Options configure an [Engine]. Reader, Filter, Mutate, NodeIP, Registerer, Informers and
-// ResyncPeriod are optional.
+// Options configure an [Engine]. Filter, Mutate, NodeIP, Registerer and ResyncPeriod are optional.
 type Options struct {
 	// Local and Remote are uncached clients of both clusters. The caller sets their rate
 	// limits and content types.
 	Local, Remote client.WithWatch
-	// Reader fills the caches of the provider's objects, with the rights of Remote. Without it, Remote
-	// does.
-	Reader      client.WithWatch
-	Definitions []Definition
+	Definitions   []Definition
 	// HomeClusterID, ProviderClusterID and NodeName identify the reflection.
 	HomeClusterID, ProviderClusterID, NodeName string
 	NodeIP                                     string
@@ -69,10 +66,6 @@ type Options struct {
 	// "liqo-pod-reflection" (wire 4.1).
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
-	// Informers are shared with engines that have the same clusters and the same rights there. Remote
-	// objects of all their virtual nodes are in the caches then. Without it, the engine has its
-	// own.
-	Informers *Informers
 	// ResyncPeriod is the time after which each object is decided again; 0 is never.
 	ResyncPeriod time.Duration
 	Now          func() time.Time
@@ -96,9 +89,11 @@ type Engine struct {
 	// firstPolls is how often queueFirst was polled. It belongs to the goroutine of Run.
 	firstPolls int
 	// informers are set by Run.
-	informers *Informers
-	// revertBase is contest.Base; tests shorten it.
+	informers *informers
+	// revertBase is contest.Base, and later limits how fast the informers of resources with After begin; tests
+	// change them.
 	revertBase time.Duration
+	later      *rate.Limiter
 
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
@@ -126,14 +121,14 @@ func New(options Options) (*Engine, error) {
 			return local.GetLabels(), local.GetAnnotations(), nil
 		}
 	}
-	if options.Reader == nil {
-		options.Reader = options.Remote
-	}
 	m, err := newMetrics(options.Registerer, options.ProviderClusterID, options.NodeName)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: contest.Base, budget: budget.New()}
+	e := &Engine{
+		options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), budget: budget.New(),
+		revertBase: contest.Base, later: rate.NewLimiter(laterPerSecond, laterBurst),
+	}
 	e.filled.kick = make(chan struct{}, 1)
 	for _, definition := range options.Definitions {
 		r, err := e.newRunner(definition)
@@ -152,13 +147,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	if e.informers = e.options.Informers; e.informers == nil {
-		e.informers = NewInformers(ctx)
-		group.Go(func() {
-			<-ctx.Done()
-			e.informers.Wait()
-		})
-	}
+	e.informers = newInformers(ctx, e.later)
+	group.Go(func() {
+		<-ctx.Done()
+		e.informers.wait()
+	})
 	if !waitFor(ctx, e.startInformers(ctx)...) {
 		return nil
 	}
@@ -372,6 +365,5 @@ func (e *Engine) checkKinds(resource Resource) error {
 	}
 	check(e.options.Local, local)
 	check(e.options.Remote, remote)
-	check(e.options.Reader, remote)
 	return errors.Join(errs...)
 }

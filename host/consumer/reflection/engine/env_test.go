@@ -455,6 +455,14 @@ func start(t *testing.T, local, remote *cluster, definitions ...Definition) *env
 // startWith is start with other options.
 func startWith(t *testing.T, local, remote *cluster, alter func(*Options), definitions ...Definition) *env {
 	t.Helper()
+	w := prepare(t, local, remote, alter, definitions...)
+	w.run(t)
+	return w
+}
+
+// prepare returns an engine that does not run yet.
+func prepare(t *testing.T, local, remote *cluster, alter func(*Options), definitions ...Definition) *env {
+	t.Helper()
 	w := &env{local: local, remote: remote, journal: &journal{}, done: make(chan error, 1)}
 	options := Options{
 		Local: local, Remote: remote, Definitions: definitions,
@@ -467,11 +475,15 @@ func startWith(t *testing.T, local, remote *cluster, alter func(*Options), defin
 	require.NoError(t, err)
 	engine.revertBase = tick
 	w.engine = engine
+	return w
+}
+
+func (w *env) run(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w.stop = cancel
-	go func() { w.done <- engine.Run(ctx) }()
+	go func() { w.done <- w.engine.Run(ctx) }()
 	t.Cleanup(w.end)
-	return w
 }
 
 func (w *env) end() {

@@ -37,11 +37,10 @@ type execution struct {
 	*runner
 	in Input
 	// caches is nil in a Fallback.
-	caches      *namespaceCaches
-	local       *store
-	remote      *selected
-	again       time.Duration
-	hasRecorded bool
+	caches        *namespaceCaches
+	local, remote *store
+	again         time.Duration
+	hasRecorded   bool
 }
 
 // run executes the actions in order and stops at the first that fails.

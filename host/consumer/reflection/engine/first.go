@@ -78,16 +78,16 @@ func (e *Engine) queueFirst() (poll <-chan time.Time) {
 // later: the names are those of visitKeys.
 func (c *namespaceCaches) ages() map[string]uint64 {
 	youngest := map[string]uint64{}
-	c.local.ages(c.ns.local, nil, func(name string, age uint64) { youngest[name] = age })
+	c.local.ages(c.ns.local, func(name string, age uint64) { youngest[name] = age })
 	ofRemote := func(name string, age uint64) {
 		name = c.runner.toLocal(name)
 		if have, known := youngest[name]; !known || age < have {
 			youngest[name] = age
 		}
 	}
-	c.remote.ages("", c.remote.having, ofRemote)
+	c.remote.ages("", ofRemote)
 	if c.dependent != nil {
-		c.dependent.ages("", c.dependent.having, func(name string, age uint64) {
+		c.dependent.ages("", func(name string, age uint64) {
 			if _, known := youngest[c.runner.toLocal(name)]; known {
 				ofRemote(name, age)
 			}
@@ -96,17 +96,14 @@ func (c *namespaceCaches) ages() map[string]uint64 {
 	return youngest
 }
 
-// ages calls visit with each object in a namespace, or in all for "", that has certain labels, and with its
+// ages calls visit with each object in a namespace, or in all for "", and with its
 // age: how many resource versions its server has issued since. That is about how long ago it changed,
 // comparable between stores and servers as long as only an order depends on it.
-func (s *store) ages(namespace string, having labelTexts, visit func(name string, age uint64)) {
+func (s *store) ages(namespace string, visit func(name string, age uint64)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	newest, _ := strconv.ParseUint(s.newest, 10, 64)
 	for name, kept := range s.objects.in(namespace) {
-		if !kept.hasLabels(having) {
-			continue
-		}
 		version, err := strconv.ParseUint(kept.version, 10, 64)
 		if err != nil || version > newest {
 			version = newest // of unknown age, which counts as new

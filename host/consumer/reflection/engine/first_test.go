@@ -34,7 +34,7 @@ func TestFirstDecisionsWait(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r, other := &runner{queue: newQueue("test", time.Now)}, &runner{queue: newQueue("other", time.Now)}
-			e := &Engine{informers: NewInformers(t.Context()), runners: []*runner{r, other}, firstPolls: tc.polls}
+			e := &Engine{informers: newInformers(t.Context(), nil), runners: []*runner{r, other}, firstPolls: tc.polls}
 			e.informers.unfilled.Store(tc.unfilled)
 			if tc.isBusy {
 				r.queue.Add(named("taken"))
@@ -108,14 +108,10 @@ func TestTheAgesOfObjects(t *testing.T) {
 			s := newStore(maps{}.Resource().Local, nil)
 			s.newest = tc.newest
 			for name, version := range tc.objects {
-				object := configMap(name, "u", version)
-				object.Labels = map[string]string{"of": "rome"}
-				s.objects.set(types.NamespacedName(named(name)), s.wrap(object))
+				s.objects.set(types.NamespacedName(named(name)), s.wrap(configMap(name, "u", version)))
 			}
-			other := configMap("other", "u", "20")
-			s.objects.set(types.NamespacedName(named("other")), s.wrap(other))
 			got := map[string]uint64{}
-			s.ages("ns", textsOf(map[string]string{"of": "rome"}), func(name string, age uint64) { got[name] = age })
+			s.ages("ns", func(name string, age uint64) { got[name] = age })
 			assert.Equal(t, tc.want, got)
 		})
 	}

@@ -7,15 +7,13 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Informers runs one informer for each selection of objects, for as long as it is used.
-// Definitions that select the same objects share it, and so do engines with the same clusters, and
-// the same rights there, that get the same Informers. It is safe for concurrent use.
-type Informers struct {
+// informers runs one informer for each selection of objects, for as long as it is used.
+// Definitions that select the same objects share it. It is safe for concurrent use.
+type informers struct {
 	ctx   context.Context
 	group sync.WaitGroup
 	// later limits how fast the informers of resources with After begin.
@@ -35,9 +33,6 @@ type selection struct {
 	isRemote bool
 	kind     Kind
 	options  client.ListOptions
-	// of are labels of the objects that one of several engines needs. They do not narrow what the
-	// informer holds.
-	of labels.Set
 	// once lists the objects and does not watch them.
 	once bool
 	// isLater is set for the objects of a resource with After. Of resources that share an informer, the
@@ -65,15 +60,13 @@ type role struct {
 	number int
 	// isRemote is set for objects of the remote namespace, isOfCluster for objects without a namespace.
 	isRemote, isOfCluster bool
-	// selects are labels that the objects have; nil for all objects.
-	selects labels.Set
 	// changed is called with each object that was added, changed or removed by another
 	// writer.
 	changed func(*namespaceCaches, client.Object)
 }
 
-// subscriber is called about the objects of a namespace, or of all. A shared process has one for each
-// virtual node, namespace, resource and kind, so that it has no fields of its own.
+// subscriber is called about the objects of a namespace, or of all. There is one for each namespace,
+// resource and kind, so that it has no fields of its own.
 type subscriber struct {
 	*role
 	// caches are nil for a subscriber of all namespaces. Those of one are called also when a store is filled,
@@ -109,7 +102,7 @@ func (s *subscriber) read(err error) {
 type informer struct {
 	key   informerKey
 	store *store
-	// users and run belong to Informers. run begins the watch; nil once it has.
+	// users and run belong to informers. run begins the watch; nil once it has.
 	users  int
 	run    func()
 	cancel context.CancelFunc
@@ -130,22 +123,22 @@ const (
 	laterBurst     = 10
 )
 
-// NewInformers returns Informers whose watches end with the context.
-func NewInformers(ctx context.Context) *Informers {
-	return &Informers{ctx: ctx, later: rate.NewLimiter(laterPerSecond, laterBurst), opened: map[informerKey]*informer{}, room: newRoom(memoryLimit())}
+// newInformers returns informers whose watches end with the context.
+func newInformers(ctx context.Context, later *rate.Limiter) *informers {
+	return &informers{ctx: ctx, later: later, opened: map[informerKey]*informer{}, room: newRoom(memoryLimit())}
 }
 
-// Wait waits for the end of all watches. It is called after the end of the context: engines that
-// still run begin no further watches.
-func (i *Informers) Wait() {
-	// An engine that is beginning a watch has the lock.
+// wait waits for the end of all watches. It is called after the end of the context: the engine begins no
+// further watches.
+func (i *informers) wait() {
+	// A goroutine that is beginning a watch has the lock.
 	i.mu.Lock()
 	i.mu.Unlock() //nolint:staticcheck // it protects nothing here
 	i.group.Wait()
 }
 
 // follow returns the store of a selection and keeps it up to date until the context ends.
-func (i *Informers) follow(ctx context.Context, s *selection, changed func(client.Object)) *store {
+func (i *informers) follow(ctx context.Context, s *selection, changed func(client.Object)) *store {
 	used := i.open(s, s.options.Namespace, subscriber{role: &role{changed: func(_ *namespaceCaches, object client.Object) { changed(object) }}})
 	i.start(used)
 	context.AfterFunc(ctx, func() { i.release(used) })
@@ -160,7 +153,7 @@ type use struct {
 
 // open returns the informer of a selection in a namespace, or in all for "". Until start, a new informer
 // does not run, and the subscriber is not called: its caches, which hold the stores, are incomplete.
-func (i *Informers) open(s *selection, namespace string, by subscriber) use {
+func (i *informers) open(s *selection, namespace string, by subscriber) use {
 	key := s.key
 	key.namespace = namespace
 	if s.once {
@@ -177,7 +170,7 @@ func (i *Informers) open(s *selection, namespace string, by subscriber) use {
 	return use{found, by}
 }
 
-func (i *Informers) newInformer(s *selection, key informerKey) *informer {
+func (i *informers) newInformer(s *selection, key informerKey) *informer {
 	within := *s
 	within.options.Namespace, within.key = key.namespace, key
 	running, cancel := context.WithCancel(i.ctx)
@@ -210,7 +203,7 @@ func (i *Informers) newInformer(s *selection, key informerKey) *informer {
 }
 
 // start begins to call the subscriber of an opened informer, which runs until its last user releases it.
-func (i *Informers) start(u use) {
+func (i *informers) start(u use) {
 	u.informer.add(u.by)
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -221,7 +214,7 @@ func (i *Informers) start(u use) {
 }
 
 // release ends the calls of a subscriber, and stops an informer that has no other user.
-func (i *Informers) release(u use) {
+func (i *informers) release(u use) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	u.informer.remove(u.by)
@@ -292,15 +285,11 @@ func (i *informer) changed(object client.Object) {
 	if namespace != "" {
 		subscribers = slices.Concat(subscribers, i.of(""))
 	}
-	isHandled := false
 	for _, s := range subscribers {
-		if hasLabels(object, s.selects) {
-			isHandled = true
-			s.changed(s.caches, object)
-		}
+		s.changed(s.caches, object)
 	}
-	if !isHandled {
-		// No engine asks about it, so that the store would remember it for ever.
+	if len(subscribers) == 0 {
+		// Nothing asks about it, so that the store would remember it for ever.
 		i.store.forgetLost(namespace, object.GetName())
 	}
 }

@@ -190,16 +190,16 @@ func TestLostObjectsAreRememberedForTheirSubscribersOnly(t *testing.T) {
 	kind := Kind{New: func() client.Object { return &corev1.Pod{} }, HasEnded: func(client.Object) bool { return false }}
 	i := &informer{subscribers: map[string][]subscriber{}}
 	i.store = newStore(kind, i.changed)
-	i.add(subscriber{role: &role{selects: labels.Set{"node": "rome-1"}, changed: func(*namespaceCaches, client.Object) {}}})
-	for _, node := range []string{"rome-1", "rome-2"} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: node, ResourceVersion: "1", Labels: map[string]string{"node": node}}}
+	i.add(subscriber{role: &role{isRemote: true, changed: func(*namespaceCaches, client.Object) {}}, caches: &namespaceCaches{ns: &namespace{remote: "shop"}, runner: &runner{engine: &Engine{}}}})
+	for _, namespace := range []string{"shop", "bank"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", ResourceVersion: "1"}}
 		require.NoError(t, i.store.Add(pod))
 		gone := pod.DeepCopy()
 		gone.ResourceVersion = "2"
 		require.NoError(t, i.store.Delete(gone))
 	}
-	assert.True(t, i.store.isLost("shop", "rome-1"))
-	assert.False(t, i.store.isLost("shop", "rome-2"), "no subscriber asks about it")
+	assert.True(t, i.store.isLost("shop", "web"))
+	assert.False(t, i.store.isLost("bank", "web"), "no subscriber asks about it")
 }
 
 // An API server finds the pods of a node by an index, but not for the initial events of a watch.

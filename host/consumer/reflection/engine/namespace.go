@@ -45,10 +45,9 @@ type namespaceCaches struct {
 	// unfilled is the number of caches that are not filled yet.
 	unfilled atomic.Int32
 	// active is true once all caches are filled. Decisions need all of them.
-	active            atomic.Bool
-	local             *store
-	remote, dependent *selected
-	related           []*store
+	active                   atomic.Bool
+	local, remote, dependent *store
+	related                  []*store
 	// uses are the informers of the caches; the engine's mutex guards them.
 	uses       []use
 	readErrors readErrors
@@ -345,9 +344,9 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 		caches.uses = append(caches.uses, used)
 		return used.informer.store
 	}
-	caches.remote = &selected{store: open(&s.remote), having: s.remote.having}
+	caches.remote = open(&s.remote)
 	if r.resource.Dependent != nil {
-		caches.dependent = &selected{store: open(&s.dependent), having: s.dependent.having}
+		caches.dependent = open(&s.dependent)
 	}
 	switch {
 	case r.resource.LocalUnwatched:

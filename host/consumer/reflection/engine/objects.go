@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// objects are the objects of a store by namespace and name: a shared process looks up each namespace for
-// each of its virtual nodes.
+// objects are the objects of a store by namespace and name: each namespace is looked up
+// alone.
 type objects map[string]map[string]*stored
 
 // get returns the object of a name or nil.

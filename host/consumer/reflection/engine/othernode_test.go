@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,4 +71,76 @@ func TestANameHeldByAnotherVirtualNodeIsRecordedOnce(t *testing.T) {
 		return ok && shadow.Labels[offloadingv1beta1.NodeNameLabel] == nodeName
 	}, soon, tick)
 	assert.Len(t, recorded.all(), 1)
+}
+
+// podsOf is [pods] of another virtual node.
+type podsOf struct {
+	pods
+	node string
+}
+
+func (p podsOf) Resource() Resource {
+	resource := p.pods.Resource()
+	resource.LocalFields = fields.OneTermEqualSelector("spec.nodeName", p.node)
+	resource.RemoteLabels = labels.Set{offloadingv1beta1.NodeNameLabel: p.node}
+	return resource
+}
+
+func (p podsOf) Decide(in Input) ([]Action, error) {
+	actions, err := p.pods.Decide(in)
+	for _, action := range actions {
+		if create, ok := action.(Create); ok {
+			create.Object.SetLabels(labels.Merge(create.Object.GetLabels(), labels.Set{offloadingv1beta1.NodeNameLabel: p.node}))
+		}
+	}
+	return actions, err
+}
+
+func podOnNode(node, name string) *corev1.Pod {
+	pod := localPod("shop", name)
+	pod.Spec.NodeName = node
+	return pod
+}
+
+// startNodes runs one engine for each virtual node.
+func startNodes(t *testing.T, local, remote *cluster, nodes ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		startWith(t, local, remote, func(o *Options) { o.NodeName = node }, podsOf{node: node})
+	}
+}
+
+// nodeOfShadow returns the virtual node of a ShadowPod, "" for none.
+func nodeOfShadow(ctx context.Context, remote *cluster, name string) string {
+	shadow, ok := get(ctx, remote.WithWatch, "shop-rome", name, &offloadingv1beta1.ShadowPod{})
+	if !ok {
+		return ""
+	}
+	return shadow.Labels[offloadingv1beta1.NodeNameLabel]
+}
+
+func TestANamePassesToAnotherVirtualNode(t *testing.T) {
+	local, remote := mapped(t, podOnNode("a", "web"))
+	startNodes(t, local, remote, "a", "b")
+	require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == "a" }, soon, tick)
+	for _, node := range []string{"b", "a", "b"} {
+		before := &corev1.Pod{}
+		// The fake API server does not compare UIDs: a late patch of this pod would change the next one.
+		require.Eventually(t, func() bool {
+			return local.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, before) == nil && before.Labels["offloaded"] == "true"
+		}, soon, tick)
+		require.NoError(t, local.Delete(t.Context(), before))
+		require.NoError(t, local.Create(t.Context(), podOnNode(node, "web")))
+		require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == node }, soon, tick, "a ShadowPod of %s", node)
+	}
+}
+
+func TestARemoteObjectThatAnotherVirtualNodeTakesOverIsCreatedAgain(t *testing.T) {
+	local, remote := mapped(t, podOnNode("a", "web"))
+	startNodes(t, local, remote, "a", "b")
+	require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == "a" }, soon, tick)
+	shadow, _ := get(t.Context(), remote.WithWatch, "shop-rome", "web", &offloadingv1beta1.ShadowPod{})
+	shadow.Labels[offloadingv1beta1.NodeNameLabel] = "b"
+	require.NoError(t, remote.Update(t.Context(), shadow))
+	require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == "a" }, soon, tick, "b has no such pod and deletes it")
 }

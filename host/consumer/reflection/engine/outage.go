@@ -12,8 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// moments counts failed checks of providers and reads of objects, in the order in which they happen: engines
-// share what they read, and each has its own checks.
+// moments counts failed checks of the provider and reads of objects, in the order in which they happen.
 var moments atomic.Uint64
 
 // reachability is the state of the link to the provider.
@@ -96,8 +95,8 @@ func (x *execution) askDependent(ctx context.Context, a AskDependent) error {
 	return x.doAll(ctx, a.Gone)
 }
 
-// refreshRemote lists the dependent objects of the namespace once after each outage, for all engines that
-// share them, and requeues the key. During an outage it does nothing, because its end requeues all keys.
+// refreshRemote lists the dependent objects of the namespace once after each outage, and requeues the
+// key. During an outage it does nothing, because its end requeues all keys.
 func (x *execution) refreshRemote(ctx context.Context) error {
 	if x.caches == nil || x.caches.dependent == nil {
 		return fmt.Errorf("action %T without a dependent kind: this is a bug in the definition", RefreshRemote{})
@@ -162,5 +161,5 @@ func (s *store) replaceListed(items map[types.NamespacedName]item, version strin
 		altered = append(altered, gone)
 	}
 	s.raiseNewest(version)
-	return append(altered, s.putListed(items, s.objects, version)...), true
+	return append(altered, s.putListed(items, version)...), true
 }

@@ -16,8 +16,6 @@ type followed struct {
 	role      role
 	// perNamespace is set if an informer holds the objects of one namespace, not of all.
 	perNamespace bool
-	// having are the labels of the role, as stores compare them.
-	having labelTexts
 }
 
 // selections are what a resource follows.
@@ -29,9 +27,9 @@ type selections struct {
 func (r *runner) newSelections() selections {
 	local, number := r.engine.options.Local, 0
 	follow := func(s selection, role role) followed {
-		role.number, role.isRemote, role.selects = number, s.isRemote, s.of
+		role.number, role.isRemote = number, s.isRemote
 		number++
-		return followed{selection: s, role: role, perNamespace: s.isRemote, having: textsOf(s.of)}
+		return followed{selection: s, role: role, perNamespace: s.isRemote}
 	}
 	fromRemote := role{changed: func(c *namespaceCaches, object client.Object) {
 		if c.isHeard() {
@@ -81,15 +79,14 @@ func (f *followed) namespaceIn(ns *namespace) string {
 // remoteSelection selects the objects of a kind in the provider.
 func (r *runner) remoteSelection(kind Kind) selection {
 	s := selection{
-		client: r.engine.options.Reader, isRemote: true, once: r.resource.RemoteOnce, isLater: r.resource.After != "", kind: kind, user: r.user(kind),
+		client: r.engine.options.Remote, isRemote: true, once: r.resource.RemoteOnce, isLater: r.resource.After != "", kind: kind, user: r.user(kind),
 		options: client.ListOptions{FieldSelector: r.resource.RemoteFields},
 	}
-	switch {
-	case r.resource.RemoteUnmanaged:
-	case r.engine.options.Informers != nil:
-		s.options.LabelSelector, s.of = r.engine.remoteSelector(nil), r.resource.RemoteLabels
-	default:
-		s.options.LabelSelector = r.engine.remoteSelector(r.resource.RemoteLabels)
+	if !r.resource.RemoteUnmanaged {
+		s.options.LabelSelector = labels.SelectorFromSet(labels.Merge(labels.Set{
+			offloadingv1beta1.OriginLabel:      r.engine.options.HomeClusterID,
+			offloadingv1beta1.DestinationLabel: r.engine.options.ProviderClusterID,
+		}, r.resource.RemoteLabels))
 	}
 	return identified(s)
 }
@@ -99,13 +96,4 @@ func (r *runner) user(kind Kind) string {
 		return ""
 	}
 	return cmp.Or(kind.TrimName, r.resource.Name)
-}
-
-// remoteSelector selects the managed objects in the provider that have further labels.
-func (e *Engine) remoteSelector(further labels.Set) labels.Selector {
-	set := labels.Set{
-		offloadingv1beta1.OriginLabel:      e.options.HomeClusterID,
-		offloadingv1beta1.DestinationLabel: e.options.ProviderClusterID,
-	}
-	return labels.SelectorFromSet(labels.Merge(set, further))
 }

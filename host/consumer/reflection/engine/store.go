@@ -78,42 +78,25 @@ func newStore(kind Kind, changed func(client.Object)) *store {
 
 // Get returns the object or nil.
 func (s *store) Get(namespace, name string) client.Object {
-	return s.get(types.NamespacedName{Namespace: namespace, Name: name}, nil)
-}
-
-// get is Get for an object that has certain labels.
-func (s *store) get(name types.NamespacedName, having labelTexts) client.Object {
 	s.mu.RLock()
-	kept := s.objects.get(name)
+	kept := s.objects.get(types.NamespacedName{Namespace: namespace, Name: name})
 	s.mu.RUnlock()
-	if kept == nil || !kept.hasLabels(having) {
-		return nil
-	}
 	return s.unwrap(kept)
 }
 
 // Names returns the names of the objects in a namespace, or in all for "".
-func (s *store) Names(namespace string) []types.NamespacedName { return s.names(namespace, nil) }
-
-// names is Names for the objects that have certain labels.
-func (s *store) names(namespace string, having labelTexts) []types.NamespacedName {
+func (s *store) Names(namespace string) (names []types.NamespacedName) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var names []types.NamespacedName
-	for name, kept := range s.objects.in(namespace) {
-		if kept.hasLabels(having) {
-			names = append(names, name)
-		}
+	for name := range s.objects.in(namespace) {
+		names = append(names, name)
 	}
 	return names
 }
 
 // List returns the objects in a namespace, or in all for "".
-func (s *store) List(namespace string) []client.Object { return s.list(namespace, nil) }
-
-// list is List for the objects that have certain labels.
-func (s *store) list(namespace string, having labelTexts) []client.Object {
-	found := s.find(namespace, having)
+func (s *store) List(namespace string) []client.Object {
+	found := s.find(namespace)
 	out := make([]client.Object, 0, len(found))
 	for _, kept := range found {
 		out = append(out, s.unwrap(kept))
@@ -121,14 +104,12 @@ func (s *store) list(namespace string, having labelTexts) []client.Object {
 	return out
 }
 
-// find returns the objects in a namespace, or in all for "", that have certain labels.
-func (s *store) find(namespace string, having labelTexts) (found []*stored) {
+// find returns the objects in a namespace, or in all for "".
+func (s *store) find(namespace string) (found []*stored) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, kept := range s.objects.in(namespace) {
-		if kept.hasLabels(having) {
-			found = append(found, kept)
-		}
+		found = append(found, kept)
 	}
 	return found
 }
@@ -136,27 +117,18 @@ func (s *store) find(namespace string, having labelTexts) (found []*stored) {
 // Assume stores the answer to a write of this process.
 func (s *store) Assume(obj client.Object) {
 	s.transform(obj)
-	if have := s.assume(obj); have != nil && have.uid != obj.GetUID() && !have.hasOnlyLabels(obj.GetLabels()) {
-		s.changed(s.unwrap(have)) // its deletion will not be seen, and it may be of another virtual node
-	}
-}
-
-// assume is Assume without calling changed. It returns the replaced object or nil.
-func (s *store) assume(obj client.Object) *stored {
 	name, kept := client.ObjectKeyFromObject(obj), s.wrap(obj)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen != "" && !newerVersion(kept.version, s.seen) {
-		return nil
+		return
 	}
 	s.raiseNewest(kept.version)
-	have := s.objects.get(name)
-	if have != nil && !newerVersion(kept.version, have.version) {
-		return nil
+	if have := s.objects.get(name); have != nil && !newerVersion(kept.version, have.version) {
+		return
 	}
 	s.set(name, kept)
 	s.assumed[name] = append(s.assumed[name], kept.version)
-	return have
 }
 
 // AssumeDeleted records that the object with this UID is being deleted.
@@ -207,9 +179,6 @@ func (s *store) Update(obj any) error {
 	}
 	if s.hasOnlyTrimmed(have, object) {
 		return nil
-	}
-	if have != nil && have.labels != now.labels {
-		s.changed(s.unwrap(have)) // it may be of another virtual node
 	}
 	s.changed(object)
 	return nil
@@ -338,7 +307,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		return err
 	}
 	before := s.restore(resourceVersion)
-	altered := s.putListed(items, before, resourceVersion)
+	altered := s.putListed(items, resourceVersion)
 	for name, have := range before.in("") {
 		_, isListed := items[name]
 		_, isAssumed := s.assumed[name]
@@ -394,19 +363,14 @@ func (s *store) current(name types.NamespacedName, put item) client.Object {
 
 // putListed stores the objects of a list. It returns those that were added or changed. The caller
 // holds the lock.
-func (s *store) putListed(items map[types.NamespacedName]item, before objects, resourceVersion string) (altered []client.Object) {
+func (s *store) putListed(items map[types.NamespacedName]item, resourceVersion string) (altered []client.Object) {
 	for name, listed := range items {
-		replaced := before.get(name)
 		if have := s.objects.get(name); have != nil && isUndone(have, listed.kept, resourceVersion) {
 			s.remove(name)
 			delete(s.assumed, name)
 		}
-		if !s.putFromList(name, listed.kept) {
-			continue
-		}
-		altered = append(altered, s.current(name, listed))
-		if replaced != nil && replaced.labels != listed.kept.labels {
-			altered = append(altered, s.unwrap(replaced)) // it may be of another virtual node
+		if s.putFromList(name, listed.kept) {
+			altered = append(altered, s.current(name, listed))
 		}
 	}
 	return altered

@@ -10,8 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// BenchmarkNamesOfANamespace is what a virtual node of a shared process does for each of 500 namespaces
-// when it starts, with 10,000 pods.
+// BenchmarkNamesOfANamespace is what a virtual node does for each of 500 namespaces when it starts, with 10,000 pods.
 func BenchmarkNamesOfANamespace(b *testing.B) {
 	s := newStore(Kind{New: func() client.Object { return &corev1.Pod{} }}, func(client.Object) {})
 	for i := range 10_000 {

@@ -21,8 +21,7 @@ type stored struct {
 	uid       types.UID
 	version   string
 	isDeleted bool
-	// labels are those of the object, as formatLabels returns them. They select objects without
-	// decoding them, and the pods of a workload share them.
+	// labels are those of the object, as formatLabels returns them. The pods of a workload share them.
 	labels unique.Handle[string]
 	// applied are the fields of the object that this reflection has applied, as [metav1.FieldsV1]; "" for
 	// none. Objects of the same form share them.
@@ -96,17 +95,16 @@ func (s *store) unwrap(kept *stored) client.Object {
 	return object
 }
 
-// formatLabels returns labels with a comma before and after each. Names and values of labels have none.
-func formatLabels(set labels.Set) string { return "," + set.String() + "," }
+// formatLabels returns labels with a comma between them. Names and values of labels have none.
+func formatLabels(set labels.Set) string { return set.String() }
 
 // parseLabels returns the labels of formatLabels.
 func parseLabels(formatted string) labels.Set {
-	inside := strings.Trim(formatted, ",")
-	if inside == "" {
+	if formatted == "" {
 		return nil
 	}
-	set := make(labels.Set, strings.Count(inside, ",")+1)
-	for label := range strings.SplitSeq(inside, ",") {
+	set := make(labels.Set, strings.Count(formatted, ",")+1)
+	for label := range strings.SplitSeq(formatted, ",") {
 		key, value, _ := strings.Cut(label, "=")
 		set[key] = value
 	}
@@ -120,29 +118,6 @@ func appliedSet(object client.Object) string {
 		return ""
 	}
 	return entries[0].FieldsV1.GetRawString()
-}
-
-// labelTexts are labels as formatLabels formats each.
-type labelTexts []string
-
-// textsOf returns labels as stores compare them.
-func textsOf(set labels.Set) labelTexts {
-	var texts labelTexts
-	for key, value := range set {
-		texts = append(texts, ","+key+"="+value+",")
-	}
-	return texts
-}
-
-// hasLabels reports whether the object has certain labels.
-func (s *stored) hasLabels(having labelTexts) bool {
-	have := s.labels.Value()
-	for _, label := range having {
-		if !strings.Contains(have, label) {
-			return false
-		}
-	}
-	return true
 }
 
 // hasOnlyLabels reports whether the labels of the object are those of a set.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -250,15 +249,10 @@ func denial(body []byte) string {
 }
 
 // GrantVirtualKubelet creates what the manager creates for the virtual kubelet of a VirtualNode
-// before that starts: its rights, those of the shared process that serves it, and the Node, which a
-// virtual kubelet may not create. It waits until the rights are in effect.
+// before that starts: its rights, and the Node, which a virtual kubelet may not create. It waits until the rights are in effect.
 func GrantVirtualKubelet(tb testing.TB, admin client.Client, vn *offloadingv1beta1.VirtualNode) {
 	tb.Helper()
-	rights := virtualnode.ForgeRights(vn)
-	if process := vn.Annotations[offloadingv1beta1.SharedProcessKey]; process != "" {
-		rights = append(rights, virtualnode.ForgeSharedRights(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: vn.Namespace, Name: process}})...)
-	}
-	grant(tb, admin, rights)
+	grant(tb, admin, virtualnode.ForgeRights(vn))
 	if vn.Spec.CreateNode == nil || *vn.Spec.CreateNode {
 		ensure(tb, admin, []client.Object{virtualnode.ForgeNode(vn)})
 	}
@@ -275,23 +269,15 @@ func GrantTenantNamespace(tb testing.TB, admin client.Client, namespace string) 
 	}})
 }
 
-// GrantAccess creates the access to offloaded namespaces of the virtual kubelets that may serve a
-// VirtualNode, and waits until they have it.
+// GrantAccess creates the access to offloaded namespaces of the virtual kubelet of a VirtualNode, and
+// waits until it has it.
 func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.VirtualNode, namespaces ...string) {
 	tb.Helper()
 	var bindings []client.Object
 	for _, namespace := range namespaces {
-		var forged []*rbacv1.RoleBinding
-		if virtualnode.HasOwnProcess(vn) {
-			forged = append(forged, access.ForgeBinding(vn, namespace))
-		}
-		for _, process := range virtualnode.SharedProcesses(vn) {
-			forged = append(forged, access.ForgeSharedBinding(vn, process, namespace))
-		}
-		for _, binding := range forged {
-			binding.Finalizers = nil // No controller removes them.
-			bindings = append(bindings, binding)
-		}
+		binding := access.ForgeBinding(vn, namespace)
+		binding.Finalizers = nil // No controller removes them.
+		bindings = append(bindings, binding)
 	}
 	grant(tb, admin, bindings)
 }

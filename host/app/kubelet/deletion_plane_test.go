@@ -2,10 +2,8 @@ package kubelet_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,11 +52,11 @@ type runningKubelet struct {
 }
 
 // runProcess runs a virtual kubelet in place of the pod of a Deployment, and reports the pod as ready.
-func (r *rig) runProcess(label, value string, o kubelet.Options) *runningKubelet {
+func (r *rig) runProcess(o kubelet.Options) *runningKubelet {
 	r.t.Helper()
 	list := &corev1.PodList{}
 	require.Eventually(r.t, func() bool {
-		return r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.MatchingLabels{label: value}) == nil && len(list.Items) == 1
+		return r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.MatchingLabels{offloadingv1beta1.VirtualNodeLabel: o.NodeName}) == nil && len(list.Items) == 1
 	}, soon, tick, "the pod of the virtual kubelet exists")
 	pod := &list.Items[0]
 	o.Identity = pod.Name
@@ -88,15 +86,6 @@ func (r *rig) endWith(p *runningKubelet, deployment string) {
 	require.NoError(r.t, <-p.ended)
 }
 
-func (r *rig) sharedDeployment() string {
-	r.t.Helper()
-	list := &appsv1.DeploymentList{}
-	require.Eventually(r.t, func() bool {
-		return r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.HasLabels{offloadingv1beta1.SharedProcessKey}) == nil && len(list.Items) == 1
-	}, soon, tick, "the shared Deployment exists")
-	return list.Items[0].Name
-}
-
 // newPeeredRig returns a rig with the controllers of the provider and the objects of the peering.
 func newPeeredRig(t *testing.T) *rig {
 	t.Helper()
@@ -115,85 +104,55 @@ func newPeeredRig(t *testing.T) *rig {
 	return r
 }
 
-// unassigned is a VirtualNode that the manager has not seen yet.
-func unassigned(name string) *offloadingv1beta1.VirtualNode {
-	vn := assigned(name, secretName)
-	vn.Annotations = nil
-	vn.Spec.Template.Name = "vk-" + name
+// withDeployment is a VirtualNode whose Deployment the manager creates.
+func withDeployment(name string) *offloadingv1beta1.VirtualNode {
+	vn := virtualNode()
+	vn.Name = name
 	labels := map[string]string{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: name}
-	vn.Spec.Template.Labels, vn.Spec.Template.Spec.Template.Labels, vn.Spec.Template.Spec.Selector.MatchLabels = labels, labels, labels
-	vn.Spec.Template.Spec.Template.Spec.Containers[0].Image = "longshore"
+	vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{ObjectMeta: metav1.ObjectMeta{Name: "vk-" + name, Labels: labels}}
+	vn.Spec.Template.Spec.Selector, vn.Spec.Template.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
+	vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "virtual-kubelet", Image: "longshore"}}
 	return vn
 }
 
-// grantAccess gives the processes that may serve a VirtualNode access to namespace shop, as the
-// controller of the access does.
-func (r *rig) grantAccess(vn *offloadingv1beta1.VirtualNode) {
-	r.t.Helper()
-	shares := vn.DeepCopy()
-	shares.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared}
-	chartrights.GrantAccess(r.t, r.rome, shares, "shop")
+func (r *rig) isGone(c client.Client, namespace, name string, object client.Object) bool {
+	return apierrors.IsNotFound(c.Get(r.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object))
 }
 
-// A VirtualNode moves from its own process to a shared one and back. Its remote pod stays.
-func TestLongAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
+// A VirtualNode is deleted: its pods are evicted, and nothing of it is left in the provider. Another
+// virtual node of the provider goes on.
+func TestLongDeletionOfAVirtualNodeBesideAnother(t *testing.T) {
 	t.Parallel()
 	r := newPeeredRig(t)
-	r.grantAccess(unassigned(nodeName))
-	r.create(r.rome, unassigned(nodeName))
+	names := []string{"milan-1", "milan-2"}
+	for _, name := range names {
+		chartrights.GrantAccess(t, r.rome, withDeployment(name), "shop")
+		require.NoError(t, r.rome.Create(t.Context(), withDeployment(name))) // The manager grants the other rights.
+	}
 	r.runVirtualNodes()
-
-	ownOptions := r.options()
-	ownOptions.CertificateType = string(kubelet.CertificateSelfSigned)
-	own := r.runProcess(offloadingv1beta1.VirtualNodeLabel, nodeName, ownOptions)
-	r.awaitNode(nodeName)
-	r.create(r.rome, podOn(nodeName, "web"))
-	r.awaitRunning("web")
-	shadow, remotePod := r.awaitShadow("web"), &corev1.Pod{}
-	key := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
-	require.NoError(t, r.milan.Get(t.Context(), key, remotePod))
-	isServed := func(name string) {
-		t.Helper()
-		r.create(r.rome, podOn(nodeName, name))
-		r.awaitRunning(name)
-		current := &corev1.Pod{}
-		require.NoError(t, r.milan.Get(t.Context(), key, current))
-		assert.Equal(t, remotePod.UID, current.UID)
-		assert.Equal(t, shadow.UID, r.awaitShadow("web").UID)
+	running := map[string]*runningKubelet{}
+	for i, name := range names {
+		o := r.options()
+		o.Config, o.NodeName, o.CertificateType, o.ListenPort = r.asKubelet(name), name, string(kubelet.CertificateSelfSigned), 10250+i
+		running[name] = r.runProcess(o)
 	}
-
-	r.change(t, nodeName, func(vn *offloadingv1beta1.VirtualNode) {
-		metav1.SetMetaDataAnnotation(&vn.ObjectMeta, offloadingv1beta1.ProcessAnnotation, offloadingv1beta1.ProcessShared)
-	})
-	name := r.sharedDeployment()
-	assert.Equal(t, own.pod, r.holderOf(t, nodeName), "its own process serves it")
-	sharedOptions := r.sharedOptions()
-	// The garbage collector deletes the rights with the Deployment, before the process has ended.
-	sharedOptions.Config = chartrights.AsWhile(t, r.consumer.RESTConfig(), tenant, name, func() bool {
-		err := r.rome.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: tenant, Name: name}, &appsv1.Deployment{})
-		return !apierrors.IsNotFound(err)
-	})
-	sharedOptions.SharedProcess, sharedOptions.CertificateType = name, string(kubelet.CertificateSelfSigned)
-	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, name, sharedOptions)
-	r.endWith(own, "vk-"+nodeName)
-	planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, nodeName) == name }, soon, tick, "the shared process serves it")
-	isServed("shared")
-
-	r.change(t, nodeName, func(vn *offloadingv1beta1.VirtualNode) {
-		vn.Annotations[offloadingv1beta1.ProcessAnnotation] = offloadingv1beta1.ProcessOwn
-	})
-	ownOptions.ListenPort = 10251
-	ownOptions.Config = rest.CopyConfig(ownOptions.Config)
-	ownAgain := r.runProcess(offloadingv1beta1.VirtualNodeLabel, nodeName, ownOptions)
-	r.endWith(shared, name)
-	planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, nodeName) == ownAgain.pod }, soon, tick, "its own process serves it")
-	isServed("own-again")
-	all := &offloadingv1beta1.ShadowPodList{}
-	require.NoError(t, r.milan.List(t.Context(), all, client.InNamespace("shop-rome")))
-	names := []string{}
-	for i := range all.Items {
-		names = append(names, all.Items[i].Name)
+	recorded := r.recordUIDs(t)
+	for _, name := range names {
+		r.awaitNode(name)
+		r.create(r.rome, podOn(name, "web-"+name))
+		r.awaitRunning("web-" + name)
 	}
-	slices.Sort(names)
-	assert.Equal(t, []string{"own-again", "shared", "web"}, names)
+	const deleted = "milan-2"
+	require.NoError(t, r.rome.Delete(t.Context(), &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: deleted}}))
+	r.endWith(running[deleted], "vk-"+deleted)
+	require.Eventually(t, func() bool {
+		return r.isGone(r.rome, tenant, deleted, &offloadingv1beta1.VirtualNode{}) && r.isGone(r.rome, "", deleted, &corev1.Node{}) &&
+			r.isGone(r.rome, "shop", "web-"+deleted, &corev1.Pod{}) && r.isGone(r.milan, "shop-rome", "web-"+deleted, &corev1.Pod{}) &&
+			r.isGone(r.milan, "shop-rome", "web-"+deleted, &offloadingv1beta1.ShadowPod{})
+	}, soon, tick, "VirtualNode %s is gone on both sides", deleted)
+	r.create(r.rome, podOn("milan-1", "after"))
+	r.awaitRunning("after")
+	r.awaitRunning("web-milan-1")
+	recorded.checkOnce(t, "after")
+	require.Empty(t, running["milan-1"].ended, "the other virtual kubelet runs")
 }
