@@ -175,8 +175,7 @@ func Synced(caches cache.Cache) healthz.Checker {
 	}
 }
 
-// newLock returns the lock of a lease in Longshore's namespace, which is renewed rarely: most
-// installations have one replica.
+// newLock returns the lock of a lease in Longshore's namespace.
 func newLock(config *rest.Config, o *Options, name string) (resourcelock.Interface, error) {
 	identity := o.Identity
 	if identity == "" {
@@ -192,7 +191,7 @@ func newLock(config *rest.Config, o *Options, name string) (resourcelock.Interfa
 	if err != nil {
 		return nil, fmt.Errorf("preparing the lease %s/%s: %w", o.Namespace, name, err)
 	}
-	return lease.Sparse(lock, lease.RenewPeriod, time.Now), nil
+	return lease.Checked(lock), nil
 }
 
 // Run runs the process until the context ends.

@@ -2,84 +2,25 @@ package lease_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/kit/lease"
 )
 
-var errUnavailable = errors.New("connection refused")
-
-// countingLock counts the requests that reach the API server.
-type countingLock struct {
-	resourcelock.Interface
-	updates int
-	err     error
-}
-
-func (l *countingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	l.updates++
-	if l.err != nil {
-		return l.err
-	}
-	return l.Interface.Update(ctx, record)
-}
-
-func newLock(identity string, clientset *fake.Clientset) *countingLock {
-	return &countingLock{Interface: &resourcelock.LeaseLock{
+func newLock(identity string, clientset *fake.Clientset) resourcelock.Interface {
+	return &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "manager"},
 		Client:    clientset.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-	}}
-}
-
-func TestSparseOmitsRenewalsOnly(t *testing.T) {
-	clock := testclock.NewFakePassiveClock(time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC))
-	counted := newLock("a", fake.NewClientset())
-	lock := lease.Sparse(counted, 15*time.Second, clock.Now)
-	acquired := metav1.NewTime(clock.Now())
-	record := func() resourcelock.LeaderElectionRecord {
-		return resourcelock.LeaderElectionRecord{HolderIdentity: "a", AcquireTime: acquired, RenewTime: metav1.NewTime(clock.Now()), LeaseDurationSeconds: 30}
 	}
-	renew := func(after time.Duration) error {
-		clock.SetTime(clock.Now().Add(after))
-		return lock.Update(t.Context(), record())
-	}
-	require.NoError(t, lock.Create(t.Context(), record()))
-	for range 7 {
-		require.NoError(t, renew(2*time.Second))
-	}
-	assert.Zero(t, counted.updates, "14 s after the acquisition")
-	require.NoError(t, renew(time.Second))
-	assert.Equal(t, 1, counted.updates, "15 s after the acquisition")
-
-	counted.err = errUnavailable
-	require.NoError(t, renew(14*time.Second))
-	require.ErrorIs(t, renew(time.Second), errUnavailable)
-	require.ErrorIs(t, renew(2*time.Second), errUnavailable, "a failed renewal is retried at once")
-	counted.err = nil
-	require.NoError(t, renew(2*time.Second))
-	assert.Equal(t, 4, counted.updates)
-
-	_, _, err := lock.Get(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, renew(time.Second))
-	assert.Equal(t, 5, counted.updates, "the update after a read is sent")
-
-	require.NoError(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}))
-	assert.Equal(t, 6, counted.updates, "a release is sent")
-	require.NoError(t, lock.Update(t.Context(), record()))
-	assert.Equal(t, 7, counted.updates, "an acquisition is sent")
 }
 
 func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
@@ -107,7 +48,7 @@ func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clientset := fake.NewClientset()
 			stored := newLock("a", clientset)
-			lock := lease.Sparse(stored, 15*time.Second, func() time.Time { return start })
+			lock := lease.Checked(stored)
 			require.NoError(t, stored.Create(t.Context(), record("a", 0)))
 			if tc.written != nil {
 				_, _, err := lock.Get(t.Context())
@@ -134,18 +75,13 @@ func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
 	}
 }
 
-// The leader stops before another replica may start, even if its last renewal is one period old.
-func TestALeaderStopsBeforeTheLeaseExpires(t *testing.T) {
-	assert.Less(t, lease.RenewPeriod+lease.RetryPeriod+lease.RenewDeadline, lease.Duration)
-}
-
-func TestElectorWithASparseLockHandsOver(t *testing.T) {
+func TestElectorWithACheckedLockHandsOver(t *testing.T) {
 	clientset := fake.NewClientset()
 	run := func(identity string) (leading <-chan struct{}, stop func()) {
 		started, ended := make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock:          lease.Sparse(newLock(identity, clientset), time.Hour, time.Now),
+			Lock:          lease.Checked(newLock(identity, clientset)),
 			LeaseDuration: time.Hour, RenewDeadline: 30 * time.Minute, RetryPeriod: 10 * time.Millisecond, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(started) }, OnStoppedLeading: func() {}},
 		})
