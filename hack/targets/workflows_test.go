@@ -1,4 +1,4 @@
-package testcheck
+package targets
 
 import (
 	"os"

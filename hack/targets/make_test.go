@@ -1,4 +1,5 @@
-package testcheck
+// Package targets tests the targets of the Makefile, and the workflows that run them.
+package targets
 
 import (
 	"os"
