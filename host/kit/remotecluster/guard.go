@@ -41,10 +41,10 @@ const (
 //
 // Redirections are errors: an API server sends none, and another server could send the client to
 // addresses of this cluster's network, and show the answers. Requests to another server than that of the
-// configuration are errors too, also if a caller makes them. Responses are limited (see
-// [Limits]), and a request ends after a time. Proxies are those of the configuration and the
-// environment. Answers that are errors do not delay other requests for longer than some seconds, and come
-// at a bounded rate.
+// configuration are errors too, also if a caller makes them, and so is an answer that switches the protocol
+// unasked. Responses are limited (see [Limits]), and a request ends after a time. Proxies are those of the
+// configuration and the environment. Answers that are errors come at a bounded rate; requests that succeed
+// do not wait for them.
 func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -85,10 +85,13 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return response, err //nolint:wrapcheck // Passed on as it is.
 	}
-	if response.StatusCode >= http.StatusBadRequest {
+	switch {
+	case response.StatusCode >= http.StatusBadRequest:
 		return g.pace(request, response)
-	}
-	if !isRedirection(response) {
+	case response.StatusCode == http.StatusSwitchingProtocols && !asksToSwitch(response):
+		_ = response.Body.Close()
+		return nil, &SwitchedError{Server: addressOf(g.server)}
+	case !isRedirection(response):
 		return response, nil
 	}
 	_ = response.Body.Close()
@@ -117,6 +120,20 @@ func (g *guard) pace(request *http.Request, response *http.Response) (*http.Resp
 // "changed since?" does not.
 func isRedirection(response *http.Response) bool {
 	return response.StatusCode/100 == 3 && response.StatusCode != http.StatusNotModified
+}
+
+// asksToSwitch reports whether the request of a response, as it was sent, asks for another protocol.
+func asksToSwitch(response *http.Response) bool {
+	return response.Request != nil && response.Request.Header.Get("Upgrade") != ""
+}
+
+// SwitchedError is the error of an answer that switches the protocol of a request that did not ask for it. The
+// connection would belong to the client from then on: no limit and no deadline ends what comes on it.
+type SwitchedError struct{ Server string }
+
+// Error implements error.
+func (e *SwitchedError) Error() string {
+	return fmt.Sprintf("the answer of %q switches the protocol of a request that did not ask for it: ask the operator of that cluster what answers at its address", e.Server)
 }
 
 // OtherServerError is the error of a request that would leave the server of the kubeconfig.

@@ -205,6 +205,35 @@ func TestAnswersToUpgradesAreLimited(t *testing.T) {
 	}
 }
 
+// A connection that was switched belongs to its client: no limit and no deadline would end what comes then.
+func TestAProtocolIsSwitchedOnlyIfTheRequestAsks(t *testing.T) {
+	for name, content := range map[string]string{"silence": "", "a body without end": strings.Repeat("x", 1<<10)} {
+		for verb, request := range verbs {
+			if strings.HasPrefix(verb, "exec") || verb == "port-forward" {
+				continue // They ask. TestAnswersToUpgradesAreLimited has what is answered.
+			}
+			t.Run(verb+": "+name, func(t *testing.T) {
+				closed := make(chan struct{})
+				config := hostile(t, remotecluster.Limits{Response: 1 << 20}, func(w http.ResponseWriter, _ *http.Request) {
+					connection, _, err := http.NewResponseController(w).Hijack()
+					if !assert.NoError(t, err) {
+						return
+					}
+					defer connection.Close()
+					_, err = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"+content)
+					for err == nil && content != "" {
+						_, err = io.WriteString(connection, content)
+					}
+					_, _ = io.Copy(io.Discard, connection)
+					close(closed)
+				})
+				require.ErrorContains(t, request(t, config), "switches the protocol of a request that did not ask for it")
+				<-closed
+			})
+		}
+	}
+}
+
 func TestSlowAnswersEnd(t *testing.T) {
 	config := hostile(t, remotecluster.Limits{Timeout: 200 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
 		// A byte now and then, without end.
