@@ -278,8 +278,10 @@ func diagnoseMapping(o Observed) *Diagnosis {
 	switch {
 	case o.Mapping == nil:
 		return newDiagnosis(Mapping, offloadingv1beta1.OffloadingBackOffReason, Operator, "Namespace %q is not offloaded to the provider of node %q. See the status of its NamespaceOffloading.", o.Pod.Namespace, o.Node.Name)
+	case o.Mapping.IsEnding():
+		return newDiagnosis(Mapping, offloadingv1beta1.RemoteNamespaceTerminatingReason, ProviderOperator, "The provider of node %q deletes namespace %q, and all pods in it: %s", o.Node.Name, o.Mapping.RemoteNamespace, o.Mapping.Message)
 	case o.Mapping.Phase != offloadingv1beta1.MappingAccepted:
-		return newDiagnosis(Mapping, string(o.Mapping.Phase), ProviderOperator, "The provider of node %q did not create namespace %q: %s", o.Node.Name, o.Mapping.RemoteNamespace, o.Mapping.Message)
+		return newDiagnosis(Mapping, string(o.Mapping.Phase), ProviderOperator, "The provider of node %q did not create namespace %q: %s", o.Node.Name, o.Mapping.RemoteNamespace, cmp.Or(o.Mapping.Message, "it gives no reason"))
 	default:
 		return nil
 	}

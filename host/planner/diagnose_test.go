@@ -87,6 +87,14 @@ func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
 			sent(o)
 			o.Mapping.Phase, o.Mapping.Message = offloadingv1beta1.MappingCreationLoopBackOff, "it is taken"
 		}, planner.Mapping, "CreationLoopBackOff", planner.ProviderOperator, "it is taken"},
+		"the provider says nothing": {func(o *planner.Observed) {
+			sent(o)
+			o.Mapping.Phase = offloadingv1beta1.MappingCreationLoopBackOff
+		}, planner.Mapping, "CreationLoopBackOff", planner.ProviderOperator, "it gives no reason"},
+		"the provider deletes the namespace": {func(o *planner.Observed) {
+			sent(o)
+			o.Mapping.Message = "Ask for it again."
+		}, planner.Mapping, "RemoteNamespaceTerminating", planner.ProviderOperator, `deletes namespace "shop-rome", and all pods in it: Ask for it again.`},
 	})
 }
 

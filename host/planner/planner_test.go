@@ -163,11 +163,11 @@ func noneButLocal(f *planner.Facts) {
 }
 
 func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
-	mapped := func(phase offloadingv1beta1.MappingPhase) func(*planner.Facts) {
+	mapped := func(phase offloadingv1beta1.MappingPhase, message string) func(*planner.Facts) {
 		return func(f *planner.Facts) {
 			for _, provider := range []string{"milan", "turin"} {
 				nm := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{liqocorev1beta1.RemoteIDLabel: provider}}}
-				nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: phase, Message: "quota"}}
+				nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: phase, Message: message}}
 				f.NamespaceMaps = append(f.NamespaceMaps, nm)
 			}
 		}
@@ -208,8 +208,9 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		"no pod is left":                      {facts: func(f *planner.Facts) { used(f, "pods", "10") }, want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "too many pods: spec.resourceQuota.hard.pods leaves 0"},
 		"a resource that no node has":         {pod: requests("example.com/gpu", "1"), want: planner.Pending, stage: planner.Scheduling, reason: corev1.PodReasonUnschedulable, why: "insufficient example.com/gpu: 1 requested, 0 left"},
 		"resources are ignored":               {facts: func(f *planner.Facts) { f.IgnoreResources = true }, pod: requests("cpu", "500"), want: planner.Offloadable},
-		"the provider creates no namespace":   {facts: mapped(offloadingv1beta1.MappingCreationLoopBackOff), want: planner.Pending, stage: planner.Mapping, reason: offloadingv1beta1.OffloadingBackOffReason, why: `cluster "milan" did not create namespace "shop-rome": CreationLoopBackOff quota`},
-		"the namespace exists":                {facts: mapped(offloadingv1beta1.MappingAccepted), want: planner.Offloadable},
+		"the provider creates no namespace":   {facts: mapped(offloadingv1beta1.MappingCreationLoopBackOff, "quota"), want: planner.Pending, stage: planner.Mapping, reason: offloadingv1beta1.OffloadingBackOffReason, why: `cluster "milan" did not create namespace "shop-rome": CreationLoopBackOff quota`},
+		"the namespace exists":                {facts: mapped(offloadingv1beta1.MappingAccepted, ""), want: planner.Offloadable},
+		"the provider deletes the namespace":  {facts: mapped(offloadingv1beta1.MappingAccepted, "it is deleted"), want: planner.Pending, stage: planner.Mapping, reason: offloadingv1beta1.OffloadingBackOffReason, why: `cluster "milan" deletes namespace "shop-rome": it is deleted`},
 		"no provider has a NamespaceMap":      {facts: func(f *planner.Facts) { f.NamespaceMaps = []offloadingv1beta1.NamespaceMap{} }, want: planner.Pending, stage: planner.Mapping, reason: offloadingv1beta1.OffloadingBackOffReason, why: `cluster "milan" has no NamespaceMap: the operator must look at the conditions of VirtualNode "milan"`},
 		"a policy denies it on the way":       {binding: []chain.Binding{denying(contract.MomentOffload)}, want: planner.Pending, stage: planner.Forging, reason: pod.ReasonDenied},
 		"a ConfigMap is missing":              {pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Running, reason: planner.ReasonMissingObject, follow: planner.Follow{Kind: "ConfigMap", Name: "none", State: planner.Missing}},

@@ -115,10 +115,10 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 		}
 		required++
 		switch {
-		case known && current.Phase == offloadingv1beta1.MappingAccepted:
-			ready++
-		case known && current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
+		case current.IsEnding(), current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
 			failed++
+		case current.Phase == offloadingv1beta1.MappingAccepted:
+			ready++
 		}
 	}
 	for _, id := range missing {
@@ -173,12 +173,16 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 	}
 	if current, known := nm.Status.CurrentMapping[namespace]; known {
 		c.Reason = string(current.Phase)
-		switch current.Phase {
-		case offloadingv1beta1.MappingAccepted:
+		switch {
+		case current.IsEnding():
+			c.Reason = offloadingv1beta1.RemoteNamespaceTerminatingReason
+			c.Message = fmt.Sprintf("Cluster %s deletes namespace %q, and all pods in it, although it is requested. It says: %s",
+				nm.Name, current.RemoteNamespace, events.Cut(current.Message, maxMessage))
+		case current.Phase == offloadingv1beta1.MappingAccepted:
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NamespaceCreated", "The remote namespace exists."
-		case offloadingv1beta1.MappingCreationLoopBackOff:
+		case current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
 			c.Message = failureMessage(nm, namespace)
-		case offloadingv1beta1.MappingTerminating:
+		case current.Phase == offloadingv1beta1.MappingTerminating:
 			c.Message = terminatingMessage(&current, nm.Name)
 		}
 	}
@@ -203,7 +207,8 @@ func failureMessage(nm *offloadingv1beta1.NamespaceMap, namespace string) string
 	remote := nm.Status.CurrentMapping[namespace].RemoteNamespace
 	for _, other := range slices.Sorted(maps.Keys(nm.Spec.DesiredMapping)) {
 		// An accepted mapping keeps the remote namespace, otherwise the first by name gets it (T75).
-		isAccepted := nm.Status.CurrentMapping[other] == offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
+		current := nm.Status.CurrentMapping[other]
+		isAccepted := current.RemoteNamespace == remote && current.IsAccepted()
 		if other != namespace && nm.Spec.DesiredMapping[other] == remote && (isAccepted || other < namespace) {
 			return fmt.Sprintf("Namespace %q of this cluster has the remote name %q. Delete this NamespaceOffloading and create it with another name.",
 				other, remote)

@@ -120,6 +120,11 @@ func TestStatus(t *testing.T) {
 		}
 		return m
 	}
+	ending := func(name string) *offloadingv1beta1.NamespaceMap {
+		m := nm(name, true, offloadingv1beta1.MappingAccepted)
+		m.Status.CurrentMapping["shop"] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}
+		return m
+	}
 	const accepted, failed = offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff
 	cases := map[string]struct {
 		maps     []*offloadingv1beta1.NamespaceMap
@@ -134,6 +139,8 @@ func TestStatus(t *testing.T) {
 		"no response yet":                 {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, "")}, want: "InProgress", entries: 1},
 		"all failed":                      {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed)}, want: "AllFailed", entries: 1},
 		"one of two failed":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
+		"the provider deletes it":         {maps: []*offloadingv1beta1.NamespaceMap{ending("milan")}, want: "AllFailed", entries: 1},
+		"one of two is deleted":           {maps: []*offloadingv1beta1.NamespaceMap{ending("milan"), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
 		"selected, no NamespaceMap yet":   {missing: []string{"milan"}, want: "InProgress", entries: 1},
 		"one accepted, one not there yet": {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, missing: []string{"oslo"}, want: "InProgress", entries: 2},
 		"deleting, still mapped":          {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "Terminating")}, deleting: true, want: "Terminating", entries: 1},
@@ -159,6 +166,21 @@ func TestStatus(t *testing.T) {
 			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, tc.missing, nil, later), "an unchanged condition keeps its time")
 		})
 	}
+}
+
+func TestReadyConditionOfANamespaceThatTheProviderDeletes(t *testing.T) {
+	nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	nm.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "Ask for it again." + strings.Repeat("x", 1_600_000)},
+	}
+	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+	conditions := Status(nso, "shop-rome", map[string]*offloadingv1beta1.NamespaceMap{"milan": nm}, nil, nil, metav1.Now()).RemoteNamespacesConditions["milan"]
+	require.Len(t, conditions, 2)
+	assert.Equal(t, corev1.ConditionFalse, conditions[1].Status)
+	assert.Equal(t, "RemoteNamespaceTerminating", conditions[1].Reason)
+	assert.Contains(t, conditions[1].Message, `Cluster milan deletes namespace "shop-rome", and all pods in it, although it is requested. It says: Ask for it again.`)
+	assert.Less(t, len(conditions[1].Message), 1200)
 }
 
 func TestReadyConditionOfAFailedMapping(t *testing.T) {

@@ -2,6 +2,7 @@ package namespacemap
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,11 +17,19 @@ var holds = []corev1.NamespaceConditionType{
 	corev1.NamespaceFinalizersRemaining, corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionGVParsingFailure,
 }
 
-// heldBy returns what keeps a namespace that is being deleted, for the administrators of both clusters; empty
-// if nothing does, or if the namespace is not known.
-func (p *pass) heldBy(ctx context.Context, remote string) string {
+// heldBy reads a namespace and returns what keeps it from being deleted; empty if it is gone.
+func (p *pass) heldBy(ctx context.Context, remote string) (string, error) {
 	namespace := &corev1.Namespace{}
-	if err := p.r.Client.Get(ctx, client.ObjectKey{Name: remote}, namespace); err != nil || namespace.DeletionTimestamp.IsZero() {
+	if err := p.r.Client.Get(ctx, client.ObjectKey{Name: remote}, namespace); err != nil {
+		return "", client.IgnoreNotFound(fmt.Errorf("reading namespace %q: %w", remote, err))
+	}
+	return kitevents.Cut(heldBy(namespace), maxMessage), nil
+}
+
+// heldBy returns what keeps a namespace that is being deleted, for the administrators of both clusters; empty
+// if nothing does.
+func heldBy(namespace *corev1.Namespace) string {
+	if namespace.DeletionTimestamp.IsZero() {
 		return ""
 	}
 	var held []string
@@ -32,5 +41,5 @@ func (p *pass) heldBy(ctx context.Context, remote string) string {
 			held = append(held, c.Message)
 		}
 	}
-	return kitevents.Cut(strings.Join(held, ". "), maxMessage)
+	return strings.Join(held, ". ")
 }

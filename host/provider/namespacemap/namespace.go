@@ -53,7 +53,7 @@ func isManaged(namespace *corev1.Namespace, binding *rbacv1.RoleBinding, nm *off
 // to its annotation or, if it was changed, to an accepted mapping.
 func isMappedFrom(namespace *corev1.Namespace, local string, current offloadingv1beta1.RemoteNamespaceStatus) bool {
 	return namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation] == local ||
-		current == offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: namespace.Name, Phase: offloadingv1beta1.MappingAccepted}
+		current.RemoteNamespace == namespace.Name && current.IsAccepted()
 }
 
 // ForgeNamespace builds the remote namespace of a local namespace.

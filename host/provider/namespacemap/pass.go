@@ -75,7 +75,7 @@ func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 	case !isManaged(namespace, binding, p.nm, p.origin):
 		err = fmt.Errorf("namespace %q: %w", remote, errNotManaged)
 	case !namespace.DeletionTimestamp.IsZero():
-		err = fmt.Errorf("namespace %q: %w", remote, errTerminating)
+		err = &terminatingError{heldBy(namespace)}
 	case !isMappedFrom(namespace, local, p.nm.Status.CurrentMapping[local]):
 		err = fmt.Errorf("namespace %q belongs to local namespace %q: %w",
 			remote, namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation], errShared)
@@ -225,7 +225,9 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 			delete(p.nm.Status.CurrentMapping, local)
 		default:
 			left++
-			current.Phase, current.Message = offloadingv1beta1.MappingTerminating, p.heldBy(ctx, current.RemoteNamespace)
+			held, err := p.heldBy(ctx, current.RemoteNamespace)
+			errs = append(errs, err)
+			current.Phase, current.Message = offloadingv1beta1.MappingTerminating, held
 			p.nm.Status.CurrentMapping[local] = current
 		}
 	}

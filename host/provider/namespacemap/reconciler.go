@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +67,6 @@ var (
 	errShared = errors.New("two local namespaces cannot share a remote namespace")
 	// errReserved is the error of a mapping to a name that the consumer may not use.
 	errReserved = errors.New("the name is reserved by the provider")
-	// errTerminating is the error of a mapping to a namespace that is being deleted.
-	errTerminating = errors.New("the namespace is still being deleted")
 	// errTooMany is the error of a mapping of a consumer that has as many namespaces as it may have.
 	errTooMany = errors.New("the provider gives this consumer no more namespaces: offload fewer, or ask the provider to raise provider.limits.namespaces")
 	// errCut is the error of a mapping on which the next pass, or that after an event, goes on.
@@ -341,12 +340,14 @@ func (p *pass) order(desired map[string]string) []string {
 func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
 	current, known := nm.Status.CurrentMapping[local]
 	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted
+	var terminating *terminatingError
 	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
 	switch {
 	case err == nil:
-	case errors.Is(err, errTerminating):
+	case errors.As(err, &terminating):
+		status.Message = kitevents.Cut(err.Error(), maxMessage)
 		if !accepted {
-			status.Phase = offloadingv1beta1.MappingTerminating
+			status.Phase, status.Message = offloadingv1beta1.MappingTerminating, kitevents.Cut(terminating.held, maxMessage)
 		}
 		err = nil
 	case accepted && isTransient(err):
@@ -363,6 +364,13 @@ func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, rem
 	}
 	nm.Status.CurrentMapping[local] = status
 	return err
+}
+
+// terminatingError is the error of a mapping to a namespace that is being deleted. held is what keeps it.
+type terminatingError struct{ held string }
+
+func (e *terminatingError) Error() string {
+	return strings.TrimSpace("The namespace is being deleted, and is created again when it is gone. " + e.held)
 }
 
 // needsChange reports whether only another mapping, or the end of one, helps. Both cause an event.

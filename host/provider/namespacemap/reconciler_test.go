@@ -212,7 +212,46 @@ func TestATerminatingNamespaceIsWaitedForWithoutAnEvent(t *testing.T) {
 	c, seen, err := reconcileOnce(t, nm, namespace)
 	require.NoError(t, err, "the deletion of the namespace causes an event")
 	assert.Empty(t, seen)
-	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase)
+	assert.Equal(t, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating, Message: "The namespace has the finalizers example.com/slow"}}, statusOf(t, c))
+}
+
+// A namespace that is deleted although it is requested keeps its phase, so that the consumer ends none of
+// its pods, and says so, until it is created again.
+func TestTheConsumerLearnsThatItsNamespaceIsDeleted(t *testing.T) {
+	nm, namespace, binding := accepted()
+	now := metav1.Now()
+	namespace.Finalizers, namespace.DeletionTimestamp = []string{"example.com/slow"}, &now
+	c, seen, err := reconcileOnce(t, nm, namespace, binding)
+	require.NoError(t, err)
+	assert.Empty(t, seen)
+	status := statusOf(t, c)["shop"]
+	assert.True(t, status.IsEnding())
+	assert.Equal(t, "The namespace is being deleted, and is created again when it is gone. The namespace has the finalizers example.com/slow", status.Message)
+
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+	namespace.Finalizers = nil
+	require.NoError(t, c.Update(t.Context(), namespace))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), nm))
+	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}).Reconcile(t.Context(), nm)
+	require.NoError(t, err)
+	assert.Equal(t, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}, statusOf(t, c))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+}
+
+// An accepted namespace whose annotation has changed is withdrawn, also if it is being deleted meanwhile.
+func TestAnEndingNamespaceIsMappedFromItsStatus(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}
+	for name, tc := range map[string]struct {
+		status offloadingv1beta1.RemoteNamespaceStatus
+		want   bool
+	}{
+		"accepted":           {offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}, true},
+		"accepted, ending":   {offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}, true},
+		"of another mapping": {offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "cart-rome", Phase: offloadingv1beta1.MappingAccepted}, false},
+		"not accepted":       {offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}, false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, isMappedFrom(namespace, "shop", tc.status)) })
+	}
 }
 
 func TestANamespaceMapThatIsNotReplicatedIsIgnored(t *testing.T) {

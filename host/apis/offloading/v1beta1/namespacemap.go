@@ -40,15 +40,28 @@ const (
 	MappingTerminating         MappingPhase = "Terminating"
 )
 
+// RemoteNamespaceTerminatingReason is the reason of conditions, and of the status of local pods, while the
+// provider deletes a remote namespace that is requested.
+const RemoteNamespaceTerminatingReason = "RemoteNamespaceTerminating"
+
 // RemoteNamespaceStatus is a remote namespace and its state.
 type RemoteNamespaceStatus struct {
 	// RemoteNamespace is the name of the namespace.
 	RemoteNamespace string `json:"remoteNamespace,omitempty"`
 	// Phase is the state of the namespace.
 	Phase MappingPhase `json:"phase,omitempty"`
-	// Message is why the namespace was not created.
+	// Message is why the namespace was not created, or what keeps it while it is being deleted.
 	Message string `json:"message,omitempty"`
 }
+
+// IsAccepted reports whether the provider has created the namespace.
+func (s RemoteNamespaceStatus) IsAccepted() bool {
+	return s.RemoteNamespace != "" && s.Phase == MappingAccepted
+}
+
+// IsEnding reports whether an accepted namespace is being deleted although the consumer requests it. It
+// keeps the phase Accepted, so that no virtual kubelet ends its pods; only then does that phase have a message.
+func (s RemoteNamespaceStatus) IsEnding() bool { return s.IsAccepted() && s.Message != "" }
 
 // NamespaceMapSpec is the desired state of a NamespaceMap; the consumer writes it.
 type NamespaceMapSpec struct {

@@ -162,6 +162,9 @@ type Facts struct {
 	// IsWithdrawn is set when the namespace is no longer offloaded, and the provider has not ended the
 	// remote one yet. The engine sends nothing to it then: what runs there ends.
 	IsWithdrawn bool
+	// IsEnding is set while the provider deletes the remote namespace, which is requested. The engine sends
+	// nothing to it; what is in it ends.
+	IsEnding bool
 	// MappingFails is set in a Fallback when the provider has not created or restored the
 	// requested remote namespace. Its pods may still run.
 	MappingFails bool

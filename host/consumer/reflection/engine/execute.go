@@ -105,8 +105,8 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	if x.remote == nil {
 		return fmt.Errorf("action %T in a namespace that is not mapped: this is a bug in the definition", action)
 	}
-	if x.in.Facts.IsWithdrawn && sends(action) {
-		logr.FromContextOrDiscard(ctx).V(1).Info("Nothing is sent to a namespace that is no longer offloaded")
+	if (x.in.Facts.IsWithdrawn || x.in.Facts.IsEnding) && sends(action) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Nothing is sent to a namespace that is no longer offloaded, or being deleted")
 		return nil
 	}
 	switch a := action.(type) {
@@ -163,7 +163,7 @@ func (x *execution) create(ctx context.Context, a Create) error {
 	case apierrors.IsAlreadyExists(err):
 		return x.resolveConflict(ctx, object.GetName())
 	}
-	if a.Refused != nil && isActionable(err) {
+	if a.Refused != nil && (isActionable(err) || isNamespaceTerminating(err)) {
 		failure := x.doAll(ctx, a.Refused(err.Error()))
 		if _, isOver := overBudget(failure); failure != nil && !isOver {
 			return errors.Join(err, failure)

@@ -56,10 +56,19 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			desired: map[string]string{"shop": "shop-rome"}, followed: map[string]string{"shop": "shop-rome"},
 			want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
-		"a requested namespace that the provider deletes and creates again continues": {
+		"a requested namespace that the provider deletes continues, and gets nothing": {
+			desired: map[string]string{"shop": "shop-rome"},
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}},
+			want:    map[string]target{"shop": {remote: "shop-rome", isEnding: true}},
+		},
+		"so does one of which the provider has forgotten that it accepted it": {
 			desired:  map[string]string{"shop": "shop-rome"},
 			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}},
-			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isEnding: true}},
+		},
+		"one that the provider deletes and that is no longer requested is withdrawn": {
+			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
 		},
 		"a requested namespace that is not reported does not begin": {
 			desired: map[string]string{"shop": "shop-rome"}, want: map[string]target{},

@@ -21,6 +21,8 @@ type namespace struct {
 	// isWithdrawn is set once the namespace is no longer requested: what runs there ends, and nothing new
 	// is sent.
 	isWithdrawn atomic.Bool
+	// isEnding is set while the provider deletes the remote namespace although it is requested.
+	isEnding atomic.Bool
 	// caches of the resources that are reflected here; the engine's mutex guards the map.
 	caches map[*runner]*namespaceCaches
 }
@@ -31,6 +33,8 @@ type target struct {
 	// isWithdrawn is true for a namespace that is no longer requested, and that the provider has not
 	// ended yet.
 	isWithdrawn bool
+	// isEnding is true for a namespace that the provider deletes although it is requested.
+	isEnding bool
 }
 
 // namespaceCaches are the caches of one resource in one namespace. dependent is nil for
@@ -154,7 +158,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 		}
 		taken[remote] = local
 		log.V(1).Info("Starting the reflection of a namespace", "namespace", local, "remoteNamespace", remote)
-		e.namespaces[local] = e.startNamespace(ctx, group, local, remote)
+		e.namespaces[local] = e.startNamespace(ctx, group, local, wanted[local])
 		started++
 	}
 	if started > 0 {
@@ -164,9 +168,9 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 	e.markSettledLocked()
 }
 
-// endUnwanted stops the namespaces that are no longer mapped, and withdraws those that are no longer
-// requested. One that is requested again is stopped, to begin anew: what was not sent meanwhile is decided
-// again. The caller holds the lock.
+// endUnwanted stops the namespaces that are no longer mapped, withdraws those that are no longer
+// requested, and sends nothing to those that the provider deletes. One that is requested again, or created
+// again, is stopped, to begin anew: what was not sent meanwhile is decided again. The caller holds the lock.
 func (e *Engine) endUnwanted(log logr.Logger, wanted map[string]target) {
 	for local, ns := range e.namespaces {
 		to := wanted[local]
@@ -176,7 +180,12 @@ func (e *Engine) endUnwanted(log logr.Logger, wanted map[string]target) {
 				log.Info("A namespace is no longer offloaded, nothing new is sent", "namespace", local, "remoteNamespace", ns.remote)
 				e.requeueNamespace(local)
 			}
-		case to.remote != ns.remote || ns.isWithdrawn.Load():
+		case to.remote == ns.remote && to.isEnding && !ns.isWithdrawn.Load():
+			if !ns.isEnding.Swap(true) {
+				log.Info("The provider deletes a remote namespace, nothing new is sent", "namespace", local, "remoteNamespace", ns.remote)
+				e.requeueNamespace(local)
+			}
+		case to.remote != ns.remote || ns.isWithdrawn.Load() || ns.isEnding.Load():
 			log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
 			e.stopNamespace(ns)
 			delete(e.namespaces, local)
@@ -219,23 +228,17 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 		for local, status := range nm.Status.CurrentMapping {
 			remote := status.RemoteNamespace
 			isRequested := nm.Spec.DesiredMapping[local] == remote
-			if isAccepted(nm, local) && (isRequested || followed[local] == remote) {
-				wanted[local] = target{remote: remote, isWithdrawn: !isRequested}
+			if status.IsAccepted() && (isRequested || followed[local] == remote) {
+				wanted[local] = target{remote: remote, isWithdrawn: !isRequested, isEnding: isRequested && status.IsEnding()}
 			}
 		}
 		for local, remote := range followed {
 			if isFailing(nm, local) && nm.Spec.DesiredMapping[local] == remote {
-				wanted[local] = target{remote: remote}
+				wanted[local] = target{remote: remote, isEnding: nm.Status.CurrentMapping[local].Phase == offloadingv1beta1.MappingTerminating}
 			}
 		}
 	}
 	return wanted, true
-}
-
-// isAccepted reports whether the provider has created a namespace.
-func isAccepted(nm *offloadingv1beta1.NamespaceMap, local string) bool {
-	status := nm.Status.CurrentMapping[local]
-	return status.RemoteNamespace != "" && status.Phase == offloadingv1beta1.MappingAccepted
 }
 
 // isFailing reports whether the provider has not created or not restored a requested namespace.
@@ -254,15 +257,16 @@ func (e *Engine) setRequest(facts *Facts, local string) {
 			continue
 		}
 		facts.MappingFails = facts.MappingFails || isFailing(nm, local)
-		facts.MappingStarts = facts.MappingStarts || isAccepted(nm, local) && nm.Spec.DesiredMapping[local] != ""
+		facts.MappingStarts = facts.MappingStarts || nm.Status.CurrentMapping[local].IsAccepted() && nm.Spec.DesiredMapping[local] != ""
 	}
 }
 
 // startNamespace starts the reflection of a namespace, with the resources of the leader if
 // this engine leads.
-func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, local, remote string) *namespace {
+func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, local string, to target) *namespace {
 	ctx, cancel := context.WithCancel(parent)
-	ns := &namespace{local: local, remote: remote, ctx: ctx, cancel: cancel, caches: map[*runner]*namespaceCaches{}}
+	ns := &namespace{local: local, remote: to.remote, ctx: ctx, cancel: cancel, caches: map[*runner]*namespaceCaches{}}
+	ns.isEnding.Store(to.isEnding)
 	for _, r := range e.runners {
 		if e.leading || !r.resource.LeaderOnly {
 			r.start(parent, group)

@@ -185,7 +185,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 		Remote: caches.remote.Get(ns.remote, r.toRemote(key.Name)),
 		Memory: r.states.get(key).memory, Related: r.related(key, caches),
 	}
-	in.Facts.IsWithdrawn = ns.isWithdrawn.Load()
+	in.Facts.IsWithdrawn, in.Facts.IsEnding = ns.isWithdrawn.Load(), ns.isEnding.Load()
 	if caches.dependent != nil {
 		in.Facts.RemoteUnknown = caches.isUnknown(&r.engine.link)
 		in.Dependent = caches.dependent.Get(ns.remote, r.toRemote(key.Name))

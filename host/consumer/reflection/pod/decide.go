@@ -160,10 +160,12 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	return append(actions, d.syncMetadata(o)...), nil
 }
 
-// begin offloads a pod. One whose namespace is no longer offloaded ends, once nothing of it runs in the
-// provider.
+// begin offloads a pod. It waits while the provider deletes the remote namespace. One whose namespace is no
+// longer offloaded ends, once nothing of it runs in the provider.
 func (d *Definition) begin(o observation) ([]engine.Action, error) {
 	switch {
+	case o.in.Facts.IsEnding:
+		return d.mirrorStatus(o), nil
 	case !o.in.Facts.IsWithdrawn:
 		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
 	case o.pod != nil || o.in.IsDependentLost || o.in.Facts.RemoteUnknown:

@@ -80,7 +80,8 @@ func TestStatusOfRefusedPod(t *testing.T) {
 	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status)
 	assert.Equal(t, ReasonRefused, status.Conditions[0].Reason)
 	assert.Equal(t, now, status.Conditions[0].LastTransitionTime.Time)
-	assert.Equal(t, pod.Status.ContainerStatuses, status.ContainerStatuses)
+	assert.False(t, status.ContainerStatuses[0].Ready)
+	assert.EqualValues(t, 1, status.ContainerStatuses[0].RestartCount)
 
 	pod.Status = *status
 	actions, err = decide(t.Context(), definition(&policies{}), input(pod, shadowPod(shadowRefused), nil))

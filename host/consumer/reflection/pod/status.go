@@ -37,6 +37,8 @@ func (d *Definition) mirrorStatus(o observation) []engine.Action {
 	switch {
 	case o.pod != nil:
 		return d.mirrorRemotePod(o)
+	case o.in.Facts.IsEnding && o.local.DeletionTimestamp == nil && !isFinished(o.local):
+		return o.reportEndingNamespace()
 	case o.shadow == nil:
 		return keep(keepNoRemoteObject)
 	case isFinished(o.local):
@@ -47,9 +49,29 @@ func (d *Definition) mirrorStatus(o observation) []engine.Action {
 		return append(d.noteReportedEnd(o, status.Phase, ""), patchStatus(o.local, status)...)
 	case o.shadow.Status.Reason != "" && o.hasLiveShadowPod() && o.local.DeletionTimestamp == nil:
 		return o.reportRefusal()
+	case o.in.Facts.RemoteUnknown, o.in.IsDependentLost, o.local.DeletionTimestamp != nil:
+		return keep(keepNoRemotePod)
 	default:
+		return o.reportMissing()
+	}
+}
+
+// reportMissing reports that the remote pod is gone, or does not exist yet: the provider creates another one.
+func (o *observation) reportMissing() []engine.Action {
+	status := o.notReadyNow(remotePodReplacedReason)
+	if quantity.Equal(&o.local.Status, status) {
 		return keep(keepNoRemotePod)
 	}
+	return patchStatus(o.local, status)
+}
+
+// reportEndingNamespace reports that the provider deletes the remote namespace, in which nothing of the pod
+// is left.
+func (o *observation) reportEndingNamespace() []engine.Action {
+	const reason = offloadingv1beta1.RemoteNamespaceTerminatingReason
+	message := "Cluster " + o.in.Facts.ProviderClusterID + " deletes namespace " + o.in.Facts.RemoteNamespace +
+		", and the pod in it, although it is requested. The pod runs again once the namespace is created again. Ask the administrator of that cluster."
+	return append(o.patchWaitingStatus(reason, message), engine.RecordEvent{Type: engine.EventWarning, Reason: reason, Message: message})
 }
 
 func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
@@ -97,7 +119,7 @@ func (o *observation) hasCurrentSpec() bool {
 // remoteMessage returns the message of the local status, unless this package wrote it.
 func (o *observation) remoteMessage() string {
 	switch o.local.Status.Reason {
-	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, ReasonEndedByProvider, offloadingv1beta1.OffloadingBackOffReason, local.DaemonSetNotOffloadedReason:
+	case ReasonRefused, ReasonDenied, offloadingv1beta1.RemoteNamespaceTerminatingReason, ReasonPolicyFailed, ReasonEndedByProvider, offloadingv1beta1.OffloadingBackOffReason, local.DaemonSetNotOffloadedReason:
 		return ""
 	default:
 		return o.local.Status.Message
@@ -134,11 +156,16 @@ func (o *observation) reportShadowPodRefusal(cause string) []engine.Action {
 
 // patchWaitingStatus reports why a pod has no remote pod.
 func (o *observation) patchWaitingStatus(reason, message string) []engine.Action {
-	status := notReadyStatus(&o.local.Status, reason, func(corev1.PodConditionType) *metav1.Time {
-		return ptr.To(metav1.NewTime(o.in.Facts.Now.Truncate(time.Second)))
-	})
+	status := o.notReadyNow(reason)
 	status.Reason, status.Message = reason, message
 	return patchStatus(o.local, status)
+}
+
+// notReadyNow returns the local status, in which the pod is not ready from now on.
+func (o *observation) notReadyNow(reason string) *corev1.PodStatus {
+	return notReadyStatus(&o.local.Status, reason, func(corev1.PodConditionType) *metav1.Time {
+		return ptr.To(metav1.NewTime(o.in.Facts.Now.Truncate(time.Second)))
+	})
 }
 
 // replacedStatus returns the local status while the provider evicts the remote pod and creates
@@ -155,7 +182,7 @@ func replacedStatus(current, remote *corev1.PodStatus) *corev1.PodStatus {
 	})
 }
 
-// notReadyStatus returns a copy of a status whose readiness conditions are false.
+// notReadyStatus returns a copy of a status in which neither the pod nor a container is ready.
 // transitionTime returns the time of the transition of a condition, nil to keep the time.
 func notReadyStatus(current *corev1.PodStatus, reason string, transitionTime func(corev1.PodConditionType) *metav1.Time) *corev1.PodStatus {
 	status := current.DeepCopy()
@@ -167,6 +194,14 @@ func notReadyStatus(current *corev1.PodStatus, reason string, transitionTime fun
 		condition.Status, condition.Reason = corev1.ConditionFalse, reason
 		if at := transitionTime(condition.Type); at != nil {
 			condition.LastTransitionTime = *at
+		}
+	}
+	// An init container that runs is a sidecar; one that completed stays ready.
+	for _, containers := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
+		for i := range containers {
+			if containers[i].State.Terminated == nil {
+				containers[i].Ready = false
+			}
 		}
 	}
 	return status

@@ -133,7 +133,63 @@ func TestEvictedRemotePodDoesNotEndTheLocalPod(t *testing.T) {
 	require.NotNil(t, status)
 	assert.Equal(t, corev1.PodRunning, status.Phase, "a terminal phase is final")
 	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status, "Services must not route to the pod")
-	assert.Equal(t, local.Status.ContainerStatuses, status.ContainerStatuses, "the end of a container is final when it may not restart")
+	assert.False(t, status.ContainerStatuses[0].Ready)
+	assert.Nil(t, status.ContainerStatuses[0].State.Terminated, "the end of a container is final when it may not restart")
+}
+
+// A pod of which nothing runs in the provider is not shown as running and ready.
+func TestAPodWithoutRemotePodIsNotReady(t *testing.T) {
+	const upToDate = ", keep MetadataUpToDate"
+	serves := func() *corev1.Pod { return localPod(running, ready, container("web", 2)) }
+	ending := func(in *engine.Input) { in.Facts.IsEnding = true }
+	for name, tc := range map[string]struct {
+		local     *corev1.Pod
+		shadow    *offloadingv1beta1.ShadowPod
+		remote    *corev1.Pod
+		alter     func(*engine.Input)
+		want      string
+		wantReady bool
+	}{
+		"the provider creates another":                      {local: serves(), shadow: shadowPod(), want: "status Running" + upToDate},
+		"it was created at once":                            {local: localPod(), shadow: shadowPod(), want: "keep NoRemotePod" + upToDate},
+		"remote pods were read before an outage":            {local: serves(), shadow: shadowPod(), alter: func(in *engine.Input) { in.Facts.RemoteUnknown = true }, want: "keep NoRemotePod" + upToDate, wantReady: true},
+		"the remote pod may have lost its labels":           {local: serves(), shadow: shadowPod(), alter: func(in *engine.Input) { in.IsDependentLost = true }, want: "keep NoRemotePod" + upToDate, wantReady: true},
+		"the namespace ends, the ShadowPod exists":          {local: serves(), shadow: shadowPod(shadowDeleting), alter: ending, want: "status Running RemoteNamespaceTerminating, event RemoteNamespaceTerminating, keep ShadowPodTerminating"},
+		"the namespace ends, nothing is left":               {local: serves(), alter: ending, want: "status Running RemoteNamespaceTerminating, event RemoteNamespaceTerminating"},
+		"the namespace ends before the pod began":           {local: localPod(), alter: ending, want: "status Pending RemoteNamespaceTerminating, event RemoteNamespaceTerminating"},
+		"the namespace ends, and the remote pod still runs": {local: serves(), remote: remotePod(running, ready, container("web", 2)), alter: ending, want: "status Running", wantReady: true},
+		"the namespace ends, and the pod has finished":      {local: localPod(phase(corev1.PodSucceeded)), alter: ending, want: "keep PodFinished"},
+		"the namespace ends, and the pod is deleted":        {local: localPod(running, deleting), alter: ending, want: "delete local pod"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(tc.local, tc.shadow, tc.remote)
+			if tc.alter != nil {
+				tc.alter(&in)
+			}
+			actions, err := decide(t.Context(), definition(&policies{}), in)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, summary(actions))
+			if status := patchedStatus(actions); status != nil && len(status.ContainerStatuses) > 0 {
+				assert.Equal(t, tc.wantReady, status.ContainerStatuses[0].Ready)
+				assert.Equal(t, tc.wantReady, status.Conditions[0].Status == corev1.ConditionTrue)
+			}
+		})
+	}
+}
+
+// A sidecar is not ready without its pod. An init container that completed stays so.
+func TestInitContainersOfAPodThatIsNotReady(t *testing.T) {
+	pod := localPod(running, ready)
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "migrate", Ready: true, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+		{Name: "proxy", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
+	actions, err := decide(t.Context(), definition(&policies{}), input(pod, shadowPod(), nil))
+	require.NoError(t, err)
+	status := patchedStatus(actions)
+	require.NotNil(t, status)
+	assert.True(t, status.InitContainerStatuses[0].Ready)
+	assert.False(t, status.InitContainerStatuses[1].Ready)
 }
 
 // The last message of a remote pod stays after the pod is gone.

@@ -118,6 +118,12 @@ func TestDecide(t *testing.T) {
 		in   engine.Input
 		want engine.Action
 	}{withdrawn, engine.Keep{}}
+	ending := input(offloaded(nil), held(-time.Hour, nil))
+	ending.Facts.IsEnding = true
+	tests["expired tokens in a namespace that the provider deletes are not renewed"] = struct {
+		in   engine.Input
+		want engine.Action
+	}{ending, engine.Keep{}}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			actions, err := New(Options{Origin: origin}).Decide(tc.in)
