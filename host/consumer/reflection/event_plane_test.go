@@ -1,6 +1,7 @@
 package reflection_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,13 +85,21 @@ func (r *rig) reportsEvents(t *testing.T) {
 	assert.Equal(t, "local", taken.Message)
 }
 
-// failures are the events but for the one that a test provoked and the early pod's.
+// has reports whether an event begins with a text.
+func (e *events) has(prefix string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.all, func(event string) bool { return strings.HasPrefix(event, prefix) })
+}
+
+// failures are the events but for those that tests provoked and the early pod's.
 func (e *events) failures() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []string
 	for _, event := range e.all {
-		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") {
+		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") &&
+			!strings.Contains(event, ": RemoteNamespaceTerminating") {
 			out = append(out, event)
 		}
 	}

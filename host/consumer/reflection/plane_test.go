@@ -279,6 +279,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
 	t.Run("a provider that is away fails no pod", func(t *testing.T) { r.outage(t) })
 	t.Run("a namespace that is no longer offloaded ends its pods", func(t *testing.T) { r.unmap(t) })
+	t.Run("a provider that deletes the remote namespace ends no pod", func(t *testing.T) { r.endsNamespace(t) })
 	t.Run("deleted pods vanish on both sides", func(t *testing.T) { r.vanish(t) })
 	t.Run("a provider that ends pods again and again has few made", func(t *testing.T) { r.ends(t) })
 }

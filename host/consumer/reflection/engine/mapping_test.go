@@ -144,3 +144,40 @@ func TestAWithdrawnNamespaceGetsNothingNew(t *testing.T) {
 	w.remoteData(t, "kept", "2")
 	w.remoteData(t, "lost", "1")
 }
+
+// While the provider deletes a remote namespace that is requested, nothing is sent to it. Once it is created
+// again, everything is.
+func TestANamespaceThatTheProviderDeletesGetsNothing(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{}, pods{decide: func(in Input) ([]Action, error) {
+		if in.Facts.IsEnding {
+			return []Action{RecordEvent{Type: EventWarning, Reason: "Ending"}}, nil
+		}
+		return []Action{Keep{}}, nil
+	}})
+	w.remoteData(t, "settings", "1")
+	require.NoError(t, local.Create(t.Context(), localPod("shop", "web")))
+
+	report := func(status offloadingv1beta1.RemoteNamespaceStatus) {
+		nm := &offloadingv1beta1.NamespaceMap{}
+		require.NoError(t, local.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
+		nm.Status.CurrentMapping["shop"] = status
+		require.NoError(t, local.Status().Update(t.Context(), nm))
+	}
+	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}
+	report(status)
+	require.Eventually(t, func() bool { return slices.Contains(w.journal.all(), "shop/web Ending") }, soon, tick, "its pods are decided again")
+
+	sent := remote.count("patch ConfigMap")
+	lost, _ := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+	require.NoError(t, remote.Delete(t.Context(), lost))
+	require.NoError(t, local.Create(t.Context(), localMap("new", map[string]string{"k": "1"})))
+	require.NoError(t, local.Create(t.Context(), localPod("shop", "later")))
+	require.Eventually(t, func() bool { return slices.Contains(w.journal.all(), "shop/later Ending") }, soon, tick)
+	assert.Equal(t, sent, remote.count("patch ConfigMap"))
+
+	status.Message = ""
+	report(status)
+	w.remoteData(t, "settings", "1")
+	w.remoteData(t, "new", "1")
+}
