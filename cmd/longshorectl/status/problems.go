@@ -16,6 +16,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
 // problems returns what is wrong, in the order in which it is to be solved: the installation,
@@ -133,6 +134,10 @@ func grants(s *snapshot) []Problem {
 			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, peer):
 				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
 			}
+		}
+		// This cluster does not use such amounts; its own are checked before they are granted.
+		if err := quantity.CheckList(slice.Status.Resources); err != nil && problem.Message == "" {
+			problem.Message, problem.Action = "The provider grants what cannot be used: "+err.Error(), "Ask there to grant other amounts."
 		}
 		if problem.Message != "" {
 			found = append(found, problem)

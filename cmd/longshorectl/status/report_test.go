@@ -231,6 +231,9 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		"a drained consumer":              {func(s *snapshot) { tenant("Drained")(s); s.tenants.Items[0].Spec.TenantCondition = "Drained" }, "", ""},
 		"the provider denied a slice":     {deny(0, resources), "milan", "The provider denied Resources: Denied: Message."},
 		"the provider denied credentials": {deny(0, authentication), "milan", "The provider denied Authentication: Denied: Message."},
+		"the provider grants less than nothing": {func(s *snapshot) {
+			s.slices.Items[0].Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-5")}
+		}, "milan", "The provider grants what cannot be used: cpu=-5: amounts cannot be negative"},
 		"this cluster denied a slice":     {deny(1, resources), "", ""},
 		"this cluster denied credentials": {deny(1, authentication), "oslo", "Authentication is denied: Denied: Message."},
 		"the provider has not decided":    {func(s *snapshot) { s.slices.Items[0].Status.Conditions = nil }, "milan", "The provider has not decided about Authentication."},

@@ -17,9 +17,12 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
-// remotePodReplacedReason is the reason of the conditions of a local pod that is not ready
-// because the provider replaces its remote pod.
+// remotePodReplacedReason is the reason of an event on a local pod whose remote pod is another one than
+// before, and of the conditions of one that is not ready because the provider replaces its remote pod.
 const remotePodReplacedReason = "RemotePodReplaced"
+
+// replacedQuiet is how long a pod has no further event of that reason: a provider may replace it in a loop.
+const replacedQuiet = 10 * time.Minute
 
 // ReasonRefused is the reason of an event and of the status of a local pod when the provider
 // cannot create the remote pod.
@@ -78,6 +81,12 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 	restarts := countRestarts(o.memory, o.local, o.pod)
 	var actions []engine.Action
 	if o.memory.remoteUID != o.pod.UID || o.memory.restarts != restarts {
+		if o.memory.remoteUID != "" && o.memory.remoteUID != o.pod.UID {
+			actions = append(actions, engine.RecordEvent{
+				Type: engine.EventWarning, Reason: remotePodReplacedReason, Quiet: replacedQuiet,
+				Message: "Cluster " + o.in.Facts.ProviderClusterID + " has replaced the remote pod: its containers begin anew. See the events there, or ask its administrator why.",
+			})
+		}
 		o.memory.remoteUID, o.memory.restarts = o.pod.UID, restarts
 		actions = append(actions, engine.Remember{Value: o.memory})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -229,4 +230,24 @@ func TestDatesOfAReplacedPodAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, json.Unmarshal(text, &corev1.PodStatus{}), "%s", text)
 	assert.Equal(t, corev1.ConditionFalse, patchedStatus(actions).Conditions[0].Status)
+}
+
+// A provider that deletes the remote pod again and again is named in an event.
+func TestAReplacedRemotePodIsAnEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known types.UID
+		want  string
+	}{
+		"the first remote pod": {"", "status Running, keep MetadataUpToDate"},
+		"the same remote pod":  {"remote-1", "status Running, keep MetadataUpToDate"},
+		"another remote pod":   {"remote-0", "event RemotePodReplaced, status Running, keep MetadataUpToDate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(localPod(), shadowPod(), remotePod(phase(corev1.PodRunning)))
+			in.Memory = memory{localUID: "local-1", remoteUID: tc.known}
+			actions, err := decide(t.Context(), definition(&policies{}), in)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, summary(actions))
+		})
+	}
 }
