@@ -162,16 +162,18 @@ func noneButLocal(f *planner.Facts) {
 	f.VirtualNodes = nil
 }
 
-func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
-	mapped := func(phase offloadingv1beta1.MappingPhase, message string) func(*planner.Facts) {
-		return func(f *planner.Facts) {
-			for _, provider := range []string{"milan", "turin"} {
-				nm := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{liqocorev1beta1.RemoteIDLabel: provider}}}
-				nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: phase, Message: message}}
-				f.NamespaceMaps = append(f.NamespaceMaps, nm)
-			}
+// mapped reports a mapping of the namespace in both providers.
+func mapped(phase offloadingv1beta1.MappingPhase, message string) func(*planner.Facts) {
+	return func(f *planner.Facts) {
+		for _, provider := range []string{"milan", "turin"} {
+			nm := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{liqocorev1beta1.RemoteIDLabel: provider}}}
+			nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: phase, Message: message}}
+			f.NamespaceMaps = append(f.NamespaceMaps, nm)
 		}
 	}
+}
+
+func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 	strategy := func(s offloadingv1beta1.PodOffloadingStrategyType) func(*planner.Facts) {
 		return func(f *planner.Facts) { f.Offloadings["shop"].Spec.PodOffloadingStrategy = s }
 	}
