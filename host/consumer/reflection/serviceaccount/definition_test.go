@@ -112,18 +112,6 @@ func TestDecide(t *testing.T) {
 		"an unmanaged Secret without pod is left":           {input(nil, held(time.Hour, func(s *corev1.Secret) { s.Labels = nil })), engine.Keep{}},
 		"a Secret that is being deleted is awaited":         {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} })), engine.Keep{}},
 	}
-	withdrawn := input(offloaded(nil), held(-time.Hour, nil))
-	withdrawn.Facts.IsWithdrawn = true
-	tests["expired tokens in a namespace that is no longer offloaded are not renewed"] = struct {
-		in   engine.Input
-		want engine.Action
-	}{withdrawn, engine.Keep{}}
-	ending := input(offloaded(nil), held(-time.Hour, nil))
-	ending.Facts.IsEnding = true
-	tests["expired tokens in a namespace that the provider deletes are not renewed"] = struct {
-		in   engine.Input
-		want engine.Action
-	}{ending, engine.Keep{}}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			actions, err := New(Options{Origin: origin}).Decide(tc.in)
@@ -383,5 +371,22 @@ func TestNamesOfTheSecret(t *testing.T) {
 	assert.Equal(t, "web-token", d.ToRemote("web"))
 	for secret, pod := range map[string]string{"web-token": "web", "a-token-token": "a-token", "web": "", "-token": ""} {
 		assert.Equal(t, pod, d.ToLocal(secret), secret)
+	}
+}
+
+// No token is renewed for a namespace to which nothing is sent.
+func TestTokensOfANamespaceThatEnds(t *testing.T) {
+	for name, set := range map[string]func(*engine.Facts){
+		"it is no longer offloaded": func(f *engine.Facts) { f.IsWithdrawn = true },
+		"the provider deletes it":   func(f *engine.Facts) { f.IsEnding = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(offloaded(nil), held(-time.Hour, nil))
+			set(&in.Facts)
+			actions, err := New(Options{Origin: origin}).Decide(in)
+			require.NoError(t, err)
+			require.Len(t, actions, 1)
+			assert.IsType(t, engine.Keep{}, actions[0])
+		})
 	}
 }
