@@ -12,15 +12,17 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
+func mappedAs(phase offloadingv1beta1.MappingPhase, message string) func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
+	return func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
+		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase, Message: message}
+	}
+}
+
 // A malicious provider writes the status of the NamespaceMap: what it adds would send it the
 // Secrets of any namespace.
 func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
-	accepted := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
-		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
-	}
-	failing := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
-		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingCreationLoopBackOff}
-	}
+	accepted, ending := mappedAs(offloadingv1beta1.MappingAccepted, ""), mappedAs(offloadingv1beta1.MappingAccepted, "is being deleted")
+	failing := mappedAs(offloadingv1beta1.MappingCreationLoopBackOff, "")
 	cases := map[string]struct {
 		desired  map[string]string
 		current  map[string]offloadingv1beta1.RemoteNamespaceStatus
@@ -49,17 +51,15 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 		},
 		"a namespace that the provider fails to restore continues": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
-			followed: map[string]string{"shop": "shop-rome"},
-			want:     map[string]target{"shop": {remote: "shop-rome"}},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
 		"a requested namespace that a restored provider does not report yet continues": {
 			desired: map[string]string{"shop": "shop-rome"}, followed: map[string]string{"shop": "shop-rome"},
 			want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
 		"a requested namespace that the provider deletes continues, and gets nothing": {
-			desired: map[string]string{"shop": "shop-rome"},
-			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}},
-			want:    map[string]target{"shop": {remote: "shop-rome", isEnding: true}},
+			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": ending("shop-rome")},
+			want: map[string]target{"shop": {remote: "shop-rome", isEnding: true}},
 		},
 		"so does one of which the provider has forgotten that it accepted it": {
 			desired:  map[string]string{"shop": "shop-rome"},
@@ -67,8 +67,8 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isEnding: true}},
 		},
 		"one that the provider deletes and that is no longer requested is withdrawn": {
-			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}},
-			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": ending("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
 		},
 		"a requested namespace that is not reported does not begin": {
 			desired: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
@@ -82,9 +82,8 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			want: map[string]target{},
 		},
 		"what fails and is no longer asked for ends": {
-			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
-			followed: map[string]string{"shop": "shop-rome"},
-			want:     map[string]target{},
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{},
 		},
 		"an empty name is none": {
 			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("")}, want: map[string]target{},
