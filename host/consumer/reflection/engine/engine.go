@@ -86,8 +86,6 @@ type Engine struct {
 	maps   *store
 	kick   chan struct{}
 	filled filledCaches
-	// firstPolls is how often queueFirst was polled. It belongs to the goroutine of Run.
-	firstPolls int
 	// informers are set by Run.
 	informers *informers
 	// revertBase is contest.Base, and later limits how fast the informers of resources with After begin; tests

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,8 +17,6 @@ type informers struct {
 	group sync.WaitGroup
 	// later limits how fast the informers of resources with After begin.
 	later *rate.Limiter
-	// unfilled is the number of informers that are being filled, without those of resources with After.
-	unfilled atomic.Int64
 
 	mu     sync.Mutex
 	opened map[informerKey]*informer
@@ -106,8 +103,6 @@ type informer struct {
 	users  int
 	run    func()
 	cancel context.CancelFunc
-	// began is called when the informer is filled, cannot be, or ends. It counts the first call.
-	began func()
 
 	mu       sync.RWMutex
 	isFilled bool
@@ -174,11 +169,7 @@ func (i *informers) newInformer(s *selection, key informerKey) *informer {
 	within := *s
 	within.options.Namespace, within.key = key.namespace, key
 	running, cancel := context.WithCancel(i.ctx)
-	added := &informer{key: key, cancel: cancel, began: func() {}, subscribers: map[string][]subscriber{}}
-	if !s.isLater {
-		i.unfilled.Add(1)
-		added.began = sync.OnceFunc(func() { i.unfilled.Add(-1) })
-	}
+	added := &informer{key: key, cancel: cancel, subscribers: map[string][]subscriber{}}
 	added.store = newStore(s.kind, added.changed)
 	added.store.filled = added.filled
 	if s.isRemote {
@@ -220,7 +211,6 @@ func (i *informers) release(u use) {
 	u.informer.remove(u.by)
 	if u.informer.users--; u.informer.users == 0 {
 		u.informer.cancel()
-		u.informer.began()
 		delete(i.opened, u.informer.key)
 	}
 }
@@ -258,7 +248,6 @@ func (i *informer) filled() {
 			s.filled()
 		}
 	}
-	i.began()
 }
 
 func (i *informer) remove(s subscriber) {
@@ -295,9 +284,6 @@ func (i *informer) changed(object client.Object) {
 }
 
 func (i *informer) read(err error) {
-	if err != nil {
-		i.began()
-	}
 	i.mu.RLock()
 	var all []subscriber
 	for _, subscribers := range i.subscribers {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,7 +72,6 @@ func (e *Engine) wake() { signal(e.kick) }
 // followNamespaces starts and stops namespaces until the context ends.
 func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 	e.wake()
-	var poll <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,18 +79,11 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 		case <-e.kick:
 			e.reconcileNamespaces(ctx, group)
 			e.startLeaderOnly(ctx, group)
-			continue
 		case <-e.filled.kick:
 			for _, caches := range e.filled.take() {
 				caches.activate()
 			}
-			if poll != nil {
-				continue
-			}
-		case <-poll:
-			e.firstPolls++
 		}
-		poll = e.queueFirst()
 	}
 }
 
@@ -376,9 +367,7 @@ func (c *namespaceCaches) activate() {
 	}
 	c.active.Store(true)
 	// Pods that were bound before their namespace was offloaded have no other event (T54).
-	for name, age := range c.ages() {
-		c.runner.decideFirst(firstDecision{Key{Namespace: c.ns.local, Name: name}, age})
-	}
+	c.runner.visitKeys(c.ns, c, func(r *runner, key Key) { r.queue.AddTo(laneBackground, key) })
 	c.runner.engine.startLater(c.ns, c.runner)
 }
 

@@ -25,9 +25,8 @@ type runner struct {
 	selections       selections
 	// local is set, by Run, for resources whose objects are selected by their fields.
 	local *store
-	// isStarted and first belong to the goroutine of Run.
+	// isStarted belongs to the goroutine of Run.
 	isStarted bool
-	first     firstDecisions
 }
 
 // start starts the workers unless they run; they end with the queue. Those of resources with
