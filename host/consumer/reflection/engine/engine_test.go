@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,11 +43,14 @@ func (w *env) remoteData(t *testing.T, name, want string) *corev1.ConfigMap {
 }
 
 // fence waits until everything that was queued before it has been handled: the
-// definition has one worker.
+// definition has one worker, which takes keys of the background last.
 func (w *env) fence(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, w.local.Create(t.Context(), localMap(name, map[string]string{"k": "fence"})))
 	w.remoteData(t, name, "fence")
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(w.engine.runners, func(r *runner) bool { return r.queue.Len() > 0 })
+	}, soon, tick)
 }
 
 func mapped(t *testing.T, objects ...client.Object) (local, remote *cluster) {
