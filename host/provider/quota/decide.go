@@ -73,18 +73,17 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, before, shadow *offlo
 		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider gives no more resources to pods of this virtual node", quota.Name)}
 	}
 	add(status.Used, wanted)
-	status.Reservations = append(status.Reservations, reservationOf(shadow, requests, now))
-	return nil
-}
-
-func reservationOf(shadow *offloadingv1beta1.ShadowPod, requests corev1.ResourceList, now time.Time) offloadingv1beta1.QuotaReservation {
-	return offloadingv1beta1.QuotaReservation{
+	status.Reservations = append(status.Reservations, offloadingv1beta1.QuotaReservation{
 		Namespace: shadow.Namespace, Name: shadow.Name, UID: shadow.UID, ResourceVersion: shadow.ResourceVersion, Resources: requests, Time: metav1.NewTime(now),
-	}
+	})
+	return nil
 }
 
 // refresh returns the status of a quota without the reservations that have ended: those of
 // ShadowPods that were observed, and expired ones of ShadowPods that do not exist. It is pure.
+//
+// A replica of an earlier version reserved resources ahead, without a namespace, and admits ShadowPods from
+// them while it runs beside this one. Such a reservation counts, and expires, like each other.
 func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
 	fence := parseVersion(quota.Status.ObservedResourceVersion)
 	if usage.version < fence {
@@ -106,9 +105,7 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 			continue
 		}
 		status.Reservations = append(status.Reservations, *r.DeepCopy())
-		if !isRoom(r) {
-			reserved[keyOf(r)] = larger(reserved[keyOf(r)], r.Resources)
-		}
+		reserved[keyOf(r)] = larger(reserved[keyOf(r)], r.Resources)
 	}
 	for key, resources := range reserved {
 		add(status.Used, excess(resources, key, usage))
@@ -119,17 +116,11 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	return status, nil
 }
 
-// taken returns what no other ShadowPod can have: what is used, what pods hold that have not ended, and
-// the rooms of replicas.
+// taken returns what no other ShadowPod can have: what is used, and what pods hold that have not ended.
 func taken(status *offloadingv1beta1.QuotaStatus) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	add(sum, status.Used)
 	add(sum, status.Ending)
-	for i := range status.Reservations {
-		if isRoom(&status.Reservations[i]) {
-			add(sum, status.Reservations[i].Resources)
-		}
-	}
 	return sum
 }
 

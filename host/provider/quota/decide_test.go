@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -72,4 +73,25 @@ func TestAChangeTakesOnlyWhatIsNew(t *testing.T) {
 			assert.Contains(t, denied.Reason, tc.denial)
 		})
 	}
+}
+
+// TestWhatAnEarlierVersionReservedAheadCounts has a reservation of a replica of an earlier version, which
+// belongs to no ShadowPod.
+func TestWhatAnEarlierVersionReservedAheadCounts(t *testing.T) {
+	quota, now := newQuota(), time.Unix(1e9, 0)
+	quota.Status.Reservations = []offloadingv1beta1.QuotaReservation{{Name: "holder", UID: "holder", Resources: list("3", 3), Time: metav1.NewTime(now)}}
+	usage := newUsage()
+	status, err := refresh(quota, usage, now)
+	require.NoError(t, err)
+	assert.True(t, equal(list("3", 3), status.Used), "%v", status.Used)
+	quota.Status = *status
+	var denied *Denied
+	require.ErrorAs(t, reserve(quota, usage, nil, shadowPod("web", "2"), now), &denied)
+
+	now = now.Add(reservationLifetime + time.Second)
+	usage.listedAt = now
+	status, err = refresh(quota, usage, now)
+	require.NoError(t, err)
+	assert.Empty(t, status.Reservations)
+	assert.Empty(t, status.Used)
 }

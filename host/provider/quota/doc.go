@@ -7,7 +7,8 @@
 // Each replica computes the sum of the live ShadowPods from its own watch; finished and deleted ones
 // use nothing. A reservation is written to the Quota's status before the request is admitted. A
 // replica whose write conflicts reads the Quota and decides again. Requests that wait for the same
-// Quota in one replica are written together.
+// Quota in one replica are decided together, and written at once: a smaller grant, or a cordon, holds for
+// each decision that is written after it.
 //
 // The replica that removes the reservation of an observed ShadowPod records its resource version in
 // observedResourceVersion. Another replica decides from its own watch only when it has observed that
@@ -18,27 +19,6 @@
 // does not bound reservations, and a Quota has at most 2,000: the status of one would fill the
 // storage of the API server with small requests. Beyond that the webhook answers with an error, and
 // the virtual kubelet tries again.
-//
-// # Rooms
-//
-// A write for one ShadowPod also reserves room for up to 32 more like it, at most an eighth of what
-// is free. For ten seconds the replica admits ShadowPods from this room without a write, and it
-// enlarges the room in the background before it is used up. One reservation, of the name of the
-// replica, covers the room and what was admitted from it; the next write gives those ShadowPods
-// reservations of their own. A room in which nothing happens is given back after two seconds; that
-// of a replica that ends expires like each reservation. Where little is free, a replica
-// reserves none, and each decision is written before it is answered. Room is not in status.used:
-// nothing runs there.
-//
-// The replica that sees a new Quota first reserves an eighth of it, so that the first ShadowPods of a
-// consumer do not wait for a write either. That room ends five minutes after the creation of the
-// Quota, or two seconds after its first use.
-//
-// Other replicas cannot use the room. One that has a large ShadowPod may deny it for the seconds in
-// which another has room; the virtual kubelet tries again. The first denial ends the first room of
-// another replica. A smaller grant, or a cordon, is in force when the watch of a replica has it, ten
-// seconds later at the latest (five minutes for a first room): a decision that is written has it at
-// once.
 //
 // # Changes
 //

@@ -12,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -58,7 +56,6 @@ type queue struct {
 	waiting []*call
 	// isActive is set while a goroutine decides.
 	isActive bool
-	room     room
 	// written is the Quota as this replica wrote it last. Only the goroutine that decides uses it.
 	written *offloadingv1beta1.Quota
 }
@@ -71,8 +68,6 @@ type call struct {
 	dryRun bool
 	done   chan error
 }
-
-func isAdmission(c *call) bool { return c.shadow != nil }
 
 // Index has the cache find Quotas by their user.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
@@ -108,41 +103,31 @@ func (e *Enforcer) Admit(ctx context.Context, user string, before, shadow *offlo
 	if before, err = complete(ctx, e.Account.reader, before); err != nil {
 		return err
 	}
-	c := &call{before: before, shadow: shadow, dryRun: dryRun, done: make(chan error, 1)}
-	if e.takeOrWait(ctx, user, quota, c) {
-		return nil
-	}
-	return c.wait(ctx)
+	return e.wait(ctx, user, &call{before: before, shadow: shadow, dryRun: dryRun, done: make(chan error, 1)})
 }
 
 // refresh writes what is used into the status of a user's Quota.
 func (e *Enforcer) refresh(ctx context.Context, user string) error {
-	c := &call{done: make(chan error, 1)}
-	e.takeOrWait(ctx, user, nil, c)
-	return c.wait(ctx)
+	return e.wait(ctx, user, &call{done: make(chan error, 1)})
 }
 
-func (c *call) wait(ctx context.Context) error {
+// wait returns the decision on a call, which is made with those on all calls that wait for the same Quota.
+func (e *Enforcer) wait(ctx context.Context, user string, c *call) error {
+	e.mu.Lock()
+	q := e.queue(user)
+	q.waiting = append(q.waiting, c)
+	if !q.isActive {
+		q.isActive = true
+		// The context of one request must not end the decisions on others.
+		go e.work(context.WithoutCancel(ctx), user, q)
+	}
+	e.mu.Unlock()
 	select {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the quota: %w", ctx.Err())
 	}
-}
-
-// takeOrWait admits a ShadowPod from the room of this replica, or has it wait for a decision.
-func (e *Enforcer) takeOrWait(ctx context.Context, user string, quota *offloadingv1beta1.Quota, c *call) (taken bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	q := e.queue(user)
-	if taken = q.room.take(quota, c.shadow, c.dryRun, e.Clock.Now()); !taken {
-		q.waiting = append(q.waiting, c)
-	}
-	if !taken || q.room.isLow() {
-		e.activate(ctx, user, q)
-	}
-	return taken
 }
 
 // queue returns the queue of a user. The lock must be held.
@@ -152,19 +137,18 @@ func (e *Enforcer) queue(user string) *queue {
 		if e.queues == nil {
 			e.queues = map[string]*queue{}
 		}
-		q = &queue{room: room{holder: uuid.NewUUID()}}
+		q = &queue{}
 		e.queues[user] = q
 	}
 	return q
 }
 
-// sweep forgets users without a Quota, when nothing can be open that they reserved.
+// sweep forgets users without a Quota, for whom no decision is under way.
 func (e *Enforcer) sweep(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ended := e.Clock.Now().Add(-reservationLifetime)
 	for user, q := range e.queues {
-		if q.isActive || !q.room.until.Before(ended) {
+		if q.isActive {
 			continue
 		}
 		quota, err := e.Find(ctx, user)
@@ -179,17 +163,7 @@ func (e *Enforcer) sweep(ctx context.Context) error {
 	return nil
 }
 
-// activate starts the decisions on a user's Quota, unless they are under way. The lock must be held.
-func (e *Enforcer) activate(ctx context.Context, user string, q *queue) {
-	if !q.isActive {
-		q.isActive = true
-		// The context of one request must not end the decisions on others.
-		go e.work(context.WithoutCancel(ctx), user, q)
-	}
-}
-
-// work decides on all that waits, together, until nothing waits. If nothing waits when it starts,
-// it enlarges the room.
+// work decides on all that waits, together, until nothing waits.
 func (e *Enforcer) work(ctx context.Context, user string, q *queue) {
 	for {
 		e.mu.Lock()
@@ -198,9 +172,6 @@ func (e *Enforcer) work(ctx context.Context, user string, q *queue) {
 		limited, cancel := context.WithTimeout(ctx, decisionTimeout)
 		errs, err := e.decide(limited, user, q, batch)
 		cancel()
-		if err != nil && len(batch) == 0 {
-			ctrl.LoggerFrom(ctx).Error(err, "Reserving resources ahead failed", "user", user)
-		}
 		e.mu.Lock()
 		q.waiting = slices.Delete(q.waiting, 0, len(batch))
 		q.isActive = len(q.waiting) > 0
@@ -227,10 +198,7 @@ func (e *Enforcer) decide(ctx context.Context, user string, q *queue, batch []*c
 		if err := e.catchUp(ctx, user, quota); err != nil {
 			return errs, err
 		}
-		e.mu.Lock()
-		held := q.room.hold(quota, slices.ContainsFunc(batch, isAdmission), e.Clock.Now())
-		e.mu.Unlock()
-		next, more, err := e.reserveAll(user, quota, held, batch, errs)
+		next, err := e.reserveAll(user, quota, batch, errs)
 		if errors.Is(err, errUnconfirmed) {
 			err = e.list(ctx, user, 0)
 			if err == nil {
@@ -243,9 +211,6 @@ func (e *Enforcer) decide(ctx context.Context, user string, q *queue, batch []*c
 		err = e.Client.Status().Update(ctx, next)
 		if err == nil {
 			q.written = next
-			e.mu.Lock()
-			q.room.extend(held, more)
-			e.mu.Unlock()
 			return errs, nil
 		}
 		if !apierrors.IsConflict(err) {
@@ -259,12 +224,10 @@ func (e *Enforcer) decide(ctx context.Context, user string, q *queue, batch []*c
 	return errs, fmt.Errorf("quota %s/%s changed %d times while resources were reserved", quota.Namespace, quota.Name, maxAttempts)
 }
 
-// reserveAll returns the Quota to write: with the reservations of a batch, of what was admitted
-// from the room, and of the room; and by how much the room becomes larger. It returns no Quota if
-// there is nothing to write. The result of each call is in errs; the error concerns all of them.
-func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, held *room, batch []*call, errs []error) (next *offloadingv1beta1.Quota, more corev1.ResourceList, failure error) {
-	next = held.replaceIn(quota)
-	example := held.example()
+// reserveAll returns the Quota to write, with the reservations of a batch. It returns no Quota if there is
+// nothing to write. The result of each call is in errs; the error concerns all of them.
+func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, batch []*call, errs []error) (next *offloadingv1beta1.Quota, failure error) {
+	next = quota.DeepCopy()
 	e.Account.read(user, func(usage *Usage) {
 		status, err := refresh(next, usage, e.Clock.Now())
 		if err != nil {
@@ -280,25 +243,13 @@ func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, held 
 			if c.dryRun {
 				changed = next.DeepCopy()
 			}
-			if errs[i] = reserve(changed, usage, c.before, c.shadow, e.Clock.Now()); errs[i] == nil && !c.dryRun {
-				example = next.Status.Reservations[len(next.Status.Reservations)-1].Resources
-			}
+			errs[i] = reserve(changed, usage, c.before, c.shadow, e.Clock.Now())
 		}
-		endFirstRoom(next, usage, errs)
 	})
-	if failure != nil {
-		return nil, nil, failure
+	if failure != nil || equality.Semantic.DeepEqual(next.Status, quota.Status) {
+		return nil, failure
 	}
-	if slices.ContainsFunc(batch, isAdmission) {
-		more = held.more(next, example)
-	} else if more = held.openFirst(next, e.Clock.Now()); more == nil {
-		more = held.more(next, example)
-	}
-	held.reserveIn(next, more)
-	if equality.Semantic.DeepEqual(next.Status, quota.Status) {
-		return nil, nil, nil
-	}
-	return next, more, nil
+	return next, nil
 }
 
 // Find returns the Quota of a user, by its label value: the oldest in the cache, nil if there is

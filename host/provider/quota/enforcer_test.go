@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -68,65 +69,83 @@ func created(name, cpu string) *offloadingv1beta1.ShadowPod {
 	return shadow
 }
 
-// The first ShadowPod of a consumer is admitted without a request to the API server.
-func TestTheFirstAdmissionOfAQuotaWaitsForNothing(t *testing.T) {
+// The requests that wait for one Quota are one write of its status.
+func TestRequestsThatWaitAreWrittenTogether(t *testing.T) {
+	const count = 20
+	e, requests := replicaOf(t, newQuota())
+	block := make(chan struct{})
+	writing := e.Client
+	e.Client = interceptor.NewClient(writing.(client.WithWatch), interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, _ client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			<-block
+			return writing.SubResource(subresource).Update(ctx, object, options...)
+		},
+	})
+	decisions := make(chan error, count)
+	waiting := func() int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.queue(testUser).waiting)
+	}
+	for i := range count {
+		go func() { decisions <- e.Admit(t.Context(), testUser, nil, created(strconv.Itoa(i), "1"), false) }()
+	}
+	require.Eventually(t, func() bool { return waiting() == count }, time.Minute, time.Millisecond)
+	close(block)
+	admitted := 0
+	for range count {
+		err := <-decisions
+		if err == nil {
+			admitted++
+			continue
+		}
+		var denied *Denied
+		require.ErrorAs(t, err, &denied)
+	}
+	assert.Equal(t, 4, admitted, "what the Quota grants")
+	assert.True(t, equal(list("4", 4), stored(t, e).Status.Used), "%v", stored(t, e).Status.Used)
+	assert.LessOrEqual(t, *requests, 2, "those that came before the first write, and the others")
+}
+
+// A replica whose Quota is old reads it and decides again.
+func TestAConflictIsDecidedAgain(t *testing.T) {
+	e, requests := replicaOf(t, newQuota())
+	old := stored(t, e)
+	another := &Enforcer{Client: e.Client, APIReader: e.APIReader, Account: NewAccount(e.Clock), Clock: e.Clock}
+	require.NoError(t, another.Admit(t.Context(), testUser, nil, created("of-another", "3"), false))
+	require.Equal(t, 1, *requests)
+
+	e.Client = interceptor.NewClient(e.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			list.(*offloadingv1beta1.QuotaList).Items = []offloadingv1beta1.Quota{*old.DeepCopy()}
+			return nil
+		},
+	})
+	var denied *Denied
+	require.ErrorAs(t, e.Admit(t.Context(), testUser, nil, created("web", "2"), false), &denied)
+	assert.Equal(t, 3, *requests, "a write and a read")
+	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("web", "1"), false))
+}
+
+// A Quota that nothing uses is not written.
+func TestAQuotaIsWrittenWhenItsUseChanges(t *testing.T) {
 	e, requests := replicaOf(t, newQuota())
 	_, err := e.Reconcile(t.Context(), newQuota())
 	require.NoError(t, err)
-	require.Equal(t, 1, *requests, "room is reserved when the Quota appears")
-	assert.Empty(t, stored(t, e).Status.Used, "nothing runs")
-
-	_, err = e.Reconcile(t.Context(), stored(t, e))
-	require.NoError(t, err)
-	require.Equal(t, 1, *requests, "nothing has changed")
+	require.Zero(t, *requests)
 
 	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("web", "250m"), false))
-	assert.Equal(t, 1, *requests)
-
-	_, err = e.Reconcile(t.Context(), stored(t, e))
+	require.Equal(t, 1, *requests, "one write for a decision")
+	result, err := e.Reconcile(t.Context(), stored(t, e))
 	require.NoError(t, err)
-	assert.Equal(t, 2, *requests)
-	assert.True(t, equal(list("250m", 1), stored(t, e).Status.Used), "%v", stored(t, e).Status.Used)
-}
-
-func TestAQuotaGivesItsFirstRoomBack(t *testing.T) {
-	e, requests := replicaOf(t, newQuota())
-	_, err := e.Reconcile(t.Context(), newQuota())
-	require.NoError(t, err)
-	quota := stored(t, e)
-	require.Len(t, quota.Status.Reservations, 1)
-	result, err := e.Reconcile(t.Context(), quota)
-	require.NoError(t, err)
-	assert.Equal(t, firstRoomLifetime+time.Second, result.RequeueAfter)
+	assert.Equal(t, 1, *requests, "nothing has changed")
+	assert.Equal(t, reservationLifetime+time.Second, result.RequeueAfter)
 
 	e.Clock.(*clocktesting.FakeClock).Step(result.RequeueAfter)
-	_, err = e.Reconcile(t.Context(), quota)
+	_, err = e.Reconcile(t.Context(), stored(t, e))
 	require.NoError(t, err)
 	assert.Empty(t, stored(t, e).Status.Reservations)
-	assert.Equal(t, 2, *requests)
-
-}
-
-// A large ShadowPod needs the first room, too.
-func TestALargeShadowPodEndsTheFirstRoom(t *testing.T) {
-	e, _ := replicaOf(t, newQuota())
-	_, err := e.Reconcile(t.Context(), newQuota())
-	require.NoError(t, err)
-	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("large", "4"), true), "that of the same replica")
-
-	holder, _ := replicaOf(t, newQuota())
-	_, err = holder.Reconcile(t.Context(), newQuota())
-	require.NoError(t, err)
-	another := &Enforcer{Client: holder.Client, APIReader: holder.APIReader, Account: NewAccount(holder.Clock), Clock: holder.Clock}
-	for _, account := range []*Account{holder.Account, another.Account} {
-		account.observe(observedAs("of-another-consumer", "web", "7"))
-	}
-	var denied *Denied
-	require.ErrorAs(t, another.Admit(t.Context(), testUser, nil, created("large", "4"), false), &denied)
-	_, err = holder.Reconcile(t.Context(), stored(t, holder))
-	require.NoError(t, err)
-	assert.Empty(t, stored(t, holder).Status.Reservations)
-	require.NoError(t, another.Admit(t.Context(), testUser, nil, created("large", "4"), false))
+	assert.Empty(t, stored(t, e).Status.Used)
 }
 
 // Users without a Quota, whose number the provider does not choose, leave nothing behind.
@@ -138,13 +157,8 @@ func TestUsersWithoutAQuotaAreForgotten(t *testing.T) {
 	require.ErrorAs(t, e.Admit(t.Context(), "another", nil, created("web", "1"), false), &denied)
 	assert.Len(t, e.queues, 1)
 
-	_, err := e.Reconcile(t.Context(), stored(t, e))
-	require.NoError(t, err)
-	require.NoError(t, e.Client.Delete(t.Context(), quota))
-	require.NoError(t, e.sweep(t.Context()))
-	assert.Len(t, e.queues, 1, "the Quota may be created again while a ShadowPod of it is not stored")
-	e.Clock.(*clocktesting.FakeClock).Step(time.Hour)
 	before := *requests
+	require.NoError(t, e.Client.Delete(t.Context(), quota))
 	require.NoError(t, e.sweep(t.Context()))
 	assert.Empty(t, e.queues)
 	assert.Empty(t, e.Account.users)

@@ -71,20 +71,11 @@ func (e *Enforcer) Reconcile(ctx context.Context, quota *offloadingv1beta1.Quota
 	// If the status was written, its event enqueues the Quota again.
 	var result ctrl.Result
 	for i := range quota.Status.Reservations {
-		left := reconsiderAfter(&quota.Status.Reservations[i], e.Clock.Now())
+		// It may have ended then.
+		left := quota.Status.Reservations[i].Time.Add(reservationLifetime + time.Second).Sub(e.Clock.Now())
 		if result.RequeueAfter == 0 || left < result.RequeueAfter {
 			result.RequeueAfter = max(left, refreshDelay)
 		}
 	}
 	return result, nil
-}
-
-// reconsiderAfter returns when a reservation may have ended. A replica gives its room back when that
-// ends; others wait until it has expired.
-func reconsiderAfter(r *offloadingv1beta1.QuotaReservation, now time.Time) time.Duration {
-	end := r.Time.Time
-	if !isRoom(r) || now.After(end) {
-		end = end.Add(reservationLifetime)
-	}
-	return end.Add(time.Second).Sub(now)
 }

@@ -50,16 +50,6 @@ func larger(a, b corev1.ResourceList) corev1.ResourceList {
 	return most
 }
 
-// covers reports whether a list has all amounts.
-func covers(list, amounts corev1.ResourceList) bool {
-	for name, amount := range amounts {
-		if have := list[name]; have.Cmp(amount) < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // exceeded returns why a pod does not fit into what is left of a quota, or "". Only resources that
 // the pod requests count, and pods only if the quota names them (wire 2.5). wanted is what the pod
 // takes beyond what is reserved for its name.

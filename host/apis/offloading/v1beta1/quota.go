@@ -39,10 +39,9 @@ type QuotaSpec struct {
 }
 
 // QuotaReservation is a ShadowPod, or a change of its resources, that was admitted and that is
-// not observed yet. Without a namespace, it is the room of a replica of the webhook, for
-// ShadowPods that it admits next (ADR 63).
+// not observed yet (ADR 63).
 type QuotaReservation struct {
-	// Namespace of the ShadowPod; empty for room that a replica of the webhook reserves ahead.
+	// Namespace of the ShadowPod.
 	Namespace string `json:"namespace"`
 	// Name of the ShadowPod.
 	Name string `json:"name"`
@@ -77,8 +76,7 @@ type QuotaStatus struct {
 	// Ending is what pods hold whose ShadowPods are gone, and which have not ended within 30 seconds: a
 	// consumer chooses their grace periods. The manager writes it.
 	Ending corev1.ResourceList `json:"ending,omitempty"`
-	// Reservations of ShadowPods that were admitted and that are not observed yet, and of room for
-	// further ones.
+	// Reservations of ShadowPods that were admitted and that are not observed yet.
 	// +listType=atomic
 	Reservations []QuotaReservation `json:"reservations,omitempty"`
 	// Claims that were admitted in the last 90 seconds and that may not be stored yet. They are in the
