@@ -134,11 +134,16 @@ func (v *Validator) isUnmanaged(ctx context.Context, tenant string) (bool, error
 	return len(tenants.Items) == 0, nil
 }
 
-// grants reports whether a ResourceSlice was granted a storage class, and is not being deleted.
+// grants reports whether a ResourceSlice was granted a storage class. One that is being deleted, or that was refused
+// credentials, grants nothing: its resources may be accepted all the same, since they are decided by themselves.
 func grants(slice *authv1beta1.ResourceSlice, class string) bool {
-	return slice.DeletionTimestamp.IsZero() && slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
-		return c.Type == authv1beta1.ResourceSliceConditionTypeResources && c.Status == authv1beta1.ResourceSliceConditionAccepted
-	}) && slices.ContainsFunc(slice.Status.StorageClasses, func(offered authv1beta1.StorageType) bool { return offered.StorageClassName == class })
+	has := func(kind authv1beta1.ResourceSliceConditionType, status authv1beta1.ResourceSliceConditionStatus) bool {
+		return slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == kind && c.Status == status })
+	}
+	return slice.DeletionTimestamp.IsZero() &&
+		has(authv1beta1.ResourceSliceConditionTypeResources, authv1beta1.ResourceSliceConditionAccepted) &&
+		!has(authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionDenied) &&
+		slices.ContainsFunc(slice.Status.StorageClasses, func(offered authv1beta1.StorageType) bool { return offered.StorageClassName == class })
 }
 
 // claims returns the claims in all remote namespaces of a consumer.
