@@ -147,8 +147,9 @@ func New(options Options) (*process.App, error) {
 			},
 			&discoveryv1.EndpointSlice{}: {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowEndpointSlice}),
-				Transform: metadata.Trim,
+				Transform: shadowendpointslice.Trim,
 			},
+			&offloadingv1beta1.ShadowEndpointSlice{}: {Transform: shadowendpointslice.Trim},
 			// Those of remote namespaces.
 			&corev1.ResourceQuota{}: {Label: labels.SelectorFromSet(labels.Set{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue})},
 			&rbacv1.Role{}:          {Label: virtualnode.RoleSelector()},

@@ -62,9 +62,9 @@ const actionCreate = "CreateEndpointSlice"
 // Reconciler turns ShadowEndpointSlices into EndpointSlices.
 type Reconciler struct {
 	// Client reads from the manager's cache, which holds EndpointSlices with the managed-by
-	// label only, as metadata.Trim leaves them.
+	// label only, and these and ShadowEndpointSlices as Trim leaves them.
 	Client client.Client
-	// APIReader reads EndpointSlices that the cache does not hold.
+	// APIReader reads what the cache does not hold.
 	APIReader client.Reader
 	// Events records on the ShadowEndpointSlice.
 	Events events.EventRecorder
@@ -126,14 +126,13 @@ func (r *Reconciler) slicesOf(ctx context.Context, object client.Object) []recon
 
 // Reconcile creates or updates the EndpointSlice of one ShadowEndpointSlice.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-	shadow := &offloadingv1beta1.ShadowEndpointSlice{}
-	err := r.Client.Get(ctx, request.NamespacedName, shadow)
+	shadow, err := r.readShadow(ctx, request.NamespacedName)
 	switch {
 	case apierrors.IsNotFound(err):
 		r.writes.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("reading ShadowEndpointSlice %s: %w", request, err)
+		return ctrl.Result{}, err
 	case !shadow.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, nil
 	}
@@ -153,8 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonNotTranslated, actionCreate,
 			"Endpoints are left out of the EndpointSlice: %s", strings.Join(leftOut, "; "))
 	}
-	current := &discoveryv1.EndpointSlice{}
-	err = r.Client.Get(ctx, request.NamespacedName, current)
+	current, err := r.readSlice(ctx, request.NamespacedName)
 	switch {
 	case apierrors.IsNotFound(err):
 		if pause := r.pause(shadow, desired); pause > 0 {
@@ -162,7 +160,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return r.create(ctx, shadow, desired)
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("reading EndpointSlice %s: %w", request, err)
+		return ctrl.Result{}, err
 	}
 	return r.update(ctx, shadow, current, desired)
 }
