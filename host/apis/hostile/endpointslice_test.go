@@ -135,7 +135,9 @@ func TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice(t *testing.T) {
 		}},
 		"ports[].appProtocol": {317, ofPort(func(p *discoveryv1.EndpointPort, n int) { p.AppProtocol = ptr.To(qualified(n)) })},
 		"ports[].name":        {63, ofPort(func(p *discoveryv1.EndpointPort, n int) { p.Name = ptr.To(strings.Repeat("a", n)) })},
-		"ports[].protocol":    {4, ofPort(func(p *discoveryv1.EndpointPort, n int) { p.Protocol = ptr.To(corev1.Protocol("SCTP" + strings.Repeat("P", n-4))) })},
+		"ports[].protocol": {4, ofPort(func(p *discoveryv1.EndpointPort, n int) {
+			p.Protocol = ptr.To(corev1.Protocol("SCTP" + strings.Repeat("P", n-4)))
+		})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -189,6 +189,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Limits: limits, Retain: options.Storage.retain(mgr),
+			Clock: passive, CustomCountsFrom: passive.Now().Add(namespacemap.CustomCountsAfter),
 		}).SetupWithManager(mgr)),
 		wrapSetup("namespaceoffloading", (&namespaceoffloading.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -21,6 +23,10 @@ import (
 
 // QuotaName is the name of the ResourceQuota in each remote namespace.
 const QuotaName = "longshore-consumer"
+
+// CustomCountsAfter is how long after the manager's start ResourceQuotas begin to count custom resources. Kubernetes
+// discovers their kinds every half minute, and refuses all objects of a kind that a ResourceQuota counts before that.
+const CustomCountsAfter = time.Minute
 
 // Limits bound what one consumer has in this cluster beside its pods, which Quotas bound. The zero value
 // bounds nothing.
@@ -67,6 +73,33 @@ func (l *Limits) hard(others corev1.ResourceList) corev1.ResourceList {
 		}
 	}
 	return hard
+}
+
+// isCustomCount reports whether a limit is the number of custom resources of a kind.
+func isCustomCount(name corev1.ResourceName) bool {
+	kind, isCount := strings.CutPrefix(string(name), "count/")
+	_, group, _ := strings.Cut(kind, ".")
+	return isCount && !scheme.Scheme.IsGroupRegistered(group)
+}
+
+// counts reports whether a ResourceQuota, which may be nil, has a limit.
+func counts(quota *corev1.ResourceQuota, name corev1.ResourceName) bool {
+	if quota == nil {
+		return false
+	}
+	_, ok := quota.Spec.Hard[name]
+	return ok
+}
+
+// untilCustomCounts returns how long ResourceQuotas do not begin to count custom resources, 0 if they do or if there is
+// no such limit.
+func (r *Reconciler) untilCustomCounts() time.Duration {
+	for name := range r.Limits.PerNamespace {
+		if isCustomCount(name) {
+			return max(0, r.CustomCountsFrom.Sub(r.Clock.Now()))
+		}
+	}
+	return 0
 }
 
 // forgeQuota builds the ResourceQuota of a remote namespace.
@@ -126,7 +159,13 @@ func (p *pass) ensureQuota(ctx context.Context, remote string, isNew bool) error
 	if len(p.r.Limits.PerNamespace) == 0 || current != nil && current.Annotations[offloadingv1beta1.CustomLimitsAnnotation] == "true" {
 		return nil
 	}
-	desired := forgeQuota(p.nm, p.origin, remote, p.r.Limits.hard(p.othersHard(remote)))
+	hard := p.r.Limits.hard(p.othersHard(remote))
+	if p.r.untilCustomCounts() > 0 {
+		maps.DeleteFunc(hard, func(name corev1.ResourceName, _ resource.Quantity) bool {
+			return isCustomCount(name) && !counts(current, name)
+		})
+	}
+	desired := forgeQuota(p.nm, p.origin, remote, hard)
 	if current == nil {
 		if !isNew && !p.spend() {
 			return errCut

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,6 +91,10 @@ type Reconciler struct {
 	Names Names
 	// Limits bound what a consumer has.
 	Limits Limits
+	// CustomCountsFrom is when ResourceQuotas begin to count custom resources, by Clock. Both are read only if Limits
+	// have such counts.
+	CustomCountsFrom time.Time
+	Clock            clock.PassiveClock
 	// Retain keeps the data that must outlive a namespace, which is deleted only afterwards. It may
 	// be nil.
 	Retain func(ctx context.Context, namespace string) error
@@ -228,7 +233,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 		return ctrl.Result{RequeueAfter: pauseAfter(ctx, err)}, nil
 	}
 	if err != nil || nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
-		return ctrl.Result{}, err
+		return ctrl.Result{RequeueAfter: r.untilCustomCounts()}, err
 	}
 	return ctrl.Result{}, r.removeFinalizer(ctx, nm)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -266,4 +268,43 @@ func TestANamespaceThatExistsGetsLimitsAndKeepsThoseOfAnAdministrator(t *testing
 	require.NoError(t, r.Update(t.Context(), quota))
 	r.pass()
 	assert.Equal(t, "4", r.quotas()["shop-rome"], "restored")
+}
+
+// TestCustomResourcesAreCountedWhenKubernetesKnowsTheirKinds: before, the API server would refuse all of them.
+func TestCustomResourcesAreCountedWhenKubernetesKnowsTheirKinds(t *testing.T) {
+	const custom = "count/shadowendpointslices.offloading.liqo.io"
+	start := time.Unix(1e9, 0)
+	now := testclock.NewFakePassiveClock(start)
+	r := newTurns(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil))
+	r.reconciler.Clock, r.reconciler.CustomCountsFrom = now, start.Add(CustomCountsAfter)
+	r.reconciler.Limits = Limits{PerNamespace: corev1.ResourceList{
+		"services": resource.MustParse("10"), "count/pods": resource.MustParse("20"), "count/ingresses.networking.k8s.io": resource.MustParse("200"), custom: resource.MustParse("1000"),
+	}}
+	limits := func() map[corev1.ResourceName]string {
+		quota := &corev1.ResourceQuota{}
+		require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: QuotaName}, quota))
+		hard := map[corev1.ResourceName]string{}
+		for name, amount := range quota.Spec.Hard {
+			hard[name] = amount.String()
+		}
+		return hard
+	}
+	r.pass()
+	r.count()
+	assert.True(t, r.pass(), "the counts follow")
+	others := map[corev1.ResourceName]string{"services": "10", "count/pods": "20", "count/ingresses.networking.k8s.io": "200"}
+	assert.Equal(t, others, limits())
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, statusOf(t, r)["shop"].Phase, "the consumer does not wait")
+
+	now.SetTime(start.Add(CustomCountsAfter))
+	assert.False(t, r.pass())
+	others[custom] = "1k"
+	assert.Equal(t, others, limits())
+
+	// The manager starts again.
+	r.reconciler.CustomCountsFrom = now.Now().Add(CustomCountsAfter)
+	r.reconciler.Limits.PerNamespace[custom] = resource.MustParse("500")
+	assert.True(t, r.pass())
+	others[custom] = "500"
+	assert.Equal(t, others, limits(), "what was counted is")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -128,6 +129,13 @@ func quotaOf(cpu string, edit func(*offloadingv1beta1.Quota)) *offloadingv1beta1
 	return q
 }
 
+// large returns a ShadowPod whose spec has at least a size.
+func large(size int) *offloadingv1beta1.ShadowPod {
+	return shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+		s.Spec.Pod.Containers[0].Command = []string{strings.Repeat("a", size)}
+	})
+}
+
 func TestCreations(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shadow  *offloadingv1beta1.ShadowPod
@@ -147,6 +155,17 @@ func TestCreations(t *testing.T) {
 				}}
 			})}, "accepts no new pods",
 		},
+		"as large as annotations and many variables": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+			s.Annotations = map[string]string{"a": strings.Repeat("a", 256<<10)}
+			for i := range 2000 {
+				s.Spec.Pod.Containers[0].Env = append(s.Spec.Pod.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", i), Value: strings.Repeat("a", 60)})
+			}
+		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
+		"managed fields": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxSize)}}
+		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
+		"a large spec":           {large(maxSize), []client.Object{namespace("rome"), quotaOf("1", nil)}, "the provider accepts 524288"},
+		"large labels":           {shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Labels[strings.Repeat("a", maxSize)] = "x" }), []client.Object{namespace("rome"), quotaOf("1", nil)}, "the provider accepts 524288"},
 		"another's namespace":    {shadowPod(nil), []client.Object{namespace("oslo"), quotaOf("1", nil)}, "does not belong to cluster rome"},
 		"a missing namespace":    {shadowPod(nil), []client.Object{quotaOf("1", nil)}, "does not belong to cluster rome"},
 		"no origin":              {shadowPod(func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.OriginLabel) }), nil, "label offloading.liqo.io/origin is missing"},
@@ -276,6 +295,30 @@ func TestUpdates(t *testing.T) {
 			before := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.ResourceVersion = "7" })
 			v := validator(t, quotaOf("2", nil))
 			response := v.Handle(t.Context(), request(t, admissionv1.Update, before, shadowPod(tc.edit), "anyone"))
+			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
+			if tc.denial != "" {
+				assert.Contains(t, response.Result.Message, tc.denial)
+			}
+		})
+	}
+}
+
+// TestALargeShadowPodMayBecomeNoLarger has updates of ShadowPods that were stored without a bound.
+func TestALargeShadowPodMayBecomeNoLarger(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit   func(*offloadingv1beta1.ShadowPod)
+		denial string
+	}{
+		"it stays as large": {func(*offloadingv1beta1.ShadowPod) {}, ""},
+		"it becomes larger": {func(s *offloadingv1beta1.ShadowPod) { s.Labels["team"] = "a" }, "the provider accepts 524288"},
+		"it is being deleted": {func(s *offloadingv1beta1.ShadowPod) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"example.com/stays"}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := large(maxSize)
+			tc.edit(after)
+			response := validator(t, quotaOf("2", nil)).Handle(t.Context(), request(t, admissionv1.Update, large(maxSize), after, user))
 			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
 			if tc.denial != "" {
 				assert.Contains(t, response.Result.Message, tc.denial)
