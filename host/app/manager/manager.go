@@ -149,6 +149,7 @@ func New(options Options) (*process.App, error) {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowEndpointSlice}),
 				Transform: shadowendpointslice.Trim,
 			},
+			&offloadingv1beta1.ShadowPod{}:           {Transform: shadowpod.Trim},
 			&offloadingv1beta1.ShadowEndpointSlice{}: {Transform: shadowendpointslice.Trim},
 			// Those of remote namespaces.
 			&corev1.ResourceQuota{}: {Label: labels.SelectorFromSet(labels.Set{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue})},
