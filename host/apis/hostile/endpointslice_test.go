@@ -66,21 +66,14 @@ func topology(n int) map[string]string {
 	return labels
 }
 
-// TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice holds, for each field of the template, that the most that
-// Kubernetes takes for an EndpointSlice is a legal ShadowEndpointSlice, and one more is not.
-func TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice(t *testing.T) {
-	cluster := planetest.ForTest(t, "endpointslices")
-	planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowendpointslices")
-	built, err := scheme.New()
-	require.NoError(t, err)
-	config := rest.CopyConfig(cluster.RESTConfig())
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: built})
-	require.NoError(t, err)
-	for name, field := range map[string]struct {
-		most int
-		set  func(*template, int)
-	}{
+// bounded is a field of the template with the most that it takes, and what gives it as much.
+type bounded struct {
+	most int
+	set  func(*template, int)
+}
+
+func boundedFields() map[string]bounded {
+	return map[string]bounded{
 		"addressType": {4, func(s *template, n int) { s.AddressType = discoveryv1.AddressType("IPv4" + strings.Repeat("4", n-4)) }},
 		"endpoints": {1000, func(s *template, n int) {
 			s.Endpoints = nil
@@ -138,7 +131,21 @@ func TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice(t *testing.T) {
 		"ports[].protocol": {4, ofPort(func(p *discoveryv1.EndpointPort, n int) {
 			p.Protocol = ptr.To(corev1.Protocol("SCTP" + strings.Repeat("P", n-4)))
 		})},
-	} {
+	}
+}
+
+// TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice holds, for each field of the template, that the most that
+// Kubernetes takes for an EndpointSlice is a legal ShadowEndpointSlice, and one more is not.
+func TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice(t *testing.T) {
+	cluster := planetest.ForTest(t, "endpointslices")
+	planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowendpointslices")
+	built, err := scheme.New()
+	require.NoError(t, err)
+	config := rest.CopyConfig(cluster.RESTConfig())
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: built})
+	require.NoError(t, err)
+	for name, field := range boundedFields() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			with := func(n int) template {

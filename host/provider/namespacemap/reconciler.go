@@ -232,8 +232,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 	if p.isCut {
 		return ctrl.Result{RequeueAfter: pauseAfter(ctx, err)}, nil
 	}
-	if err != nil || nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
-		return ctrl.Result{RequeueAfter: r.untilCustomCounts()}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
+		return ctrl.Result{RequeueAfter: r.untilCustomCounts()}, nil
 	}
 	return ctrl.Result{}, r.removeFinalizer(ctx, nm)
 }

@@ -53,6 +53,13 @@ func slice(accepted authv1beta1.ResourceSliceConditionStatus) *authv1beta1.Resou
 	}
 }
 
+// authenticated returns a slice whose resources are accepted, and the decision about its credentials.
+func authenticated(status authv1beta1.ResourceSliceConditionStatus) *authv1beta1.ResourceSlice {
+	s := slice(authv1beta1.ResourceSliceConditionAccepted)
+	s.Status.Conditions = append(s.Status.Conditions, authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceConditionTypeAuthentication, Status: status})
+	return s
+}
+
 func quotaOfOslo(isCordoned bool) *offloadingv1beta1.Quota {
 	return &offloadingv1beta1.Quota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "oslo"},
@@ -68,11 +75,6 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 	tenantOfOslo := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "oslo"}}
 	deleted := slice(authv1beta1.ResourceSliceConditionAccepted)
 	deleted.DeletionTimestamp, deleted.Finalizers = ptr.To(metav1.Unix(1000, 0)), []string{"example.com/kept"}
-	authenticated := func(status authv1beta1.ResourceSliceConditionStatus) *authv1beta1.ResourceSlice {
-		s := slice(authv1beta1.ResourceSliceConditionAccepted)
-		s.Status.Conditions = append(s.Status.Conditions, authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceConditionTypeAuthentication, Status: status})
-		return s
-	}
 	for name, tc := range map[string]struct {
 		objects       []client.Object
 		before, claim *corev1.PersistentVolumeClaim
@@ -92,14 +94,10 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 		"an old claim of such a class grows": {
 			objects: []client.Object{slice(authv1beta1.ResourceSliceConditionDenied)}, before: claimIn("shop-rome", "a", "1Gi", "fast"), claim: claimIn("shop-rome", "a", "2Gi", "fast"),
 		},
-		"a consumer that was peered by hand":       {claim: claimIn("shop-oslo", "a", "1Gi", "gold")},
-		"a class of a slice that is being deleted": {objects: []client.Object{deleted}, claim: claimIn("shop-rome", "a", "1Gi", "fast"), denied: `storage class "fast"`},
-		"a class of a slice with credentials": {
-			objects: []client.Object{authenticated(authv1beta1.ResourceSliceConditionAccepted)}, claim: claimIn("shop-rome", "a", "1Gi", "fast"),
-		},
-		"a class of a slice that was refused credentials": {
-			objects: []client.Object{authenticated(authv1beta1.ResourceSliceConditionDenied)}, claim: claimIn("shop-rome", "a", "1Gi", "fast"), denied: `storage class "fast"`,
-		},
+		"a consumer that was peered by hand":              {claim: claimIn("shop-oslo", "a", "1Gi", "gold")},
+		"a class of a slice that is being deleted":        {objects: []client.Object{deleted}, claim: claimIn("shop-rome", "a", "1Gi", "fast"), denied: `storage class "fast"`},
+		"a class of a slice with credentials":             {objects: []client.Object{authenticated(authv1beta1.ResourceSliceConditionAccepted)}, claim: claimIn("shop-rome", "a", "1Gi", "fast")},
+		"a class of a slice that was refused credentials": {objects: []client.Object{authenticated(authv1beta1.ResourceSliceConditionDenied)}, claim: claimIn("shop-rome", "a", "1Gi", "fast"), denied: `storage class "fast"`},
 		// The consumer may delete its slices, and keeps their certificates.
 		"a class without a slice":                {objects: []client.Object{tenantOfOslo}, claim: claimIn("shop-oslo", "a", "1Gi", "gold"), denied: "no accepted ResourceSlice"},
 		"storage without a slice":                {objects: []client.Object{tenantOfOslo}, claim: claimIn("shop-oslo", "a", "1Gi", ""), denied: "the consumer must create its ResourceSlice"},
