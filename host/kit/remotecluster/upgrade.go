@@ -28,6 +28,8 @@ const (
 	maxStreamError = 64 << 10
 	// pingPeriod is client-go's.
 	pingPeriod = 5 * time.Second
+	// closeTimeout is how long a connection lasts after its user has closed it.
+	closeTimeout = time.Second
 )
 
 // Executor returns an executor for the URL of exec or attach in another cluster. config is one of [Guard].
@@ -145,11 +147,22 @@ func (u *upgrader) NewConnection(response *http.Response) (httpstream.Connection
 	if err != nil {
 		return nil, fmt.Errorf("beginning the streams: %w", err)
 	}
-	return limitedConnection{connection}, nil
+	return limitedConnection{connection, u.connection}, nil
 }
 
-// limitedConnection limits the errors of streams.
-type limitedConnection struct{ httpstream.Connection }
+// limitedConnection limits the errors of streams, and ends when its user closes it.
+type limitedConnection struct {
+	httpstream.Connection
+
+	raw net.Conn
+}
+
+// Close implements httpstream.Connection. The library waits for the streams to end, and another cluster may keep
+// them, and send for ever.
+func (c limitedConnection) Close() error {
+	time.AfterFunc(closeTimeout, func() { _ = c.raw.Close() })
+	return c.Connection.Close() //nolint:wrapcheck // Passed on as it is.
+}
 
 // CreateStream implements httpstream.Connection.
 func (c limitedConnection) CreateStream(headers http.Header) (httpstream.Stream, error) {
