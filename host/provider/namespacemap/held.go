@@ -20,8 +20,8 @@ var holds = []corev1.NamespaceConditionType{
 // heldBy reads a namespace and returns what keeps it from being deleted; empty if it is gone.
 func (p *pass) heldBy(ctx context.Context, remote string) (string, error) {
 	namespace := &corev1.Namespace{}
-	if err := p.r.Client.Get(ctx, client.ObjectKey{Name: remote}, namespace); err != nil {
-		return "", client.IgnoreNotFound(fmt.Errorf("reading namespace %q: %w", remote, err))
+	if err := p.r.Client.Get(ctx, client.ObjectKey{Name: remote}, namespace); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading namespace %q: %w", remote, err)
 	}
 	return kitevents.Cut(heldBy(namespace), maxMessage), nil
 }

@@ -179,6 +179,9 @@ type Facts struct {
 	Now           time.Time
 }
 
+// IsSent reports whether anything is sent to the remote namespace.
+func (f *Facts) IsSent() bool { return !f.IsWithdrawn && !f.IsEnding }
+
 // Input is everything a decision may depend on.
 type Input struct {
 	Key   Key

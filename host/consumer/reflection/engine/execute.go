@@ -105,7 +105,7 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	if x.remote == nil {
 		return fmt.Errorf("action %T in a namespace that is not mapped: this is a bug in the definition", action)
 	}
-	if (x.in.Facts.IsWithdrawn || x.in.Facts.IsEnding) && sends(action) {
+	if !x.in.Facts.IsSent() && sends(action) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Nothing is sent to a namespace that is no longer offloaded, or being deleted")
 		return nil
 	}

@@ -115,7 +115,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		return keep("the remote Secret is being deleted"), nil
 	case pod == nil || podend.IsTerminal(pod.Status.Phase):
 		return withdraw(hasSecret, "the pod needs no token"), nil
-	case in.Facts.IsWithdrawn || in.Facts.IsEnding:
+	case !in.Facts.IsSent():
 		return keep("the namespace is no longer offloaded, or being deleted"), nil
 	}
 	tokens, account, err := d.find(pod)
