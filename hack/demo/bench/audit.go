@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 
@@ -25,9 +24,6 @@ type auditEvent struct {
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 	} `json:"objectRef"`
-	Response *struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
 }
 
 // request is the key by which requests are counted.
@@ -40,7 +36,6 @@ type request struct {
 	Ours     bool
 	Verb     string
 	Resource string
-	Failed   bool
 }
 
 // lease reports whether the request is about a lease.
@@ -64,17 +59,6 @@ func (c counts) sum(keep func(request) bool) int {
 		}
 	}
 	return total
-}
-
-// group adds up the requests by their label; requests with an empty label are left out.
-func (c counts) group(label func(request) string) map[string]int {
-	groups := map[string]int{}
-	for key, n := range c {
-		if name := label(key); name != "" {
-			groups[name] += n
-		}
-	}
-	return groups
 }
 
 // component names the part of Longshore that a user is, seen from the named cluster.
@@ -139,7 +123,6 @@ func (e *auditEvent) request(cluster string) request {
 	} else {
 		r.Resource, _, _ = strings.Cut(e.URI, "?")
 	}
-	r.Failed = e.Response != nil && e.Response.Code >= http.StatusBadRequest
 	return r
 }
 

@@ -2,43 +2,54 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 // What the reference system needs for a burst of 1,000 pods, in seconds, and the plain
-// client beside it (same source as the stream's).
+// client beside it; and per offloaded pod (same source as the stream's).
 const (
-	referenceBurst           = 1000
-	referenceShadowsExist    = 44.5
-	referencePodsRunning     = 85.9
-	referencePlainCreated    = 9.4
-	referencePlainRunning    = 17.6
-	burstCreatedGoal         = 1.5
-	burstRunningGoal         = 2.0
-	settleAfterLoad          = 3 * time.Second
-	plainNote                = "the plain client: ShadowPods created with 10 requests under way, then their pods run"
-	burstNote                = "from the first Deployment's creation; baseline: the plain client in the same run"
-	boundNote                = "all local pods bound to the virtual node: Longshore cannot be faster"
-	burstShadows, burstReady = "burst/shadowpods-exist", "burst/local-pods-running"
+	referenceBurst        = 1000
+	referenceShadowsExist = 44.5
+	referencePodsRunning  = 85.9
+	referencePlainCreated = 9.4
+	referencePlainRunning = 17.6
+	referenceRequests     = 22.1
+	referenceCPU          = 0.036
+	referenceRigCPU       = 0.18
+
+	burstCreatedGoal = 1.5
+	burstRunningGoal = 2.0
+	removedGoal      = 0.8
+	requestsGoal     = 9
+	cpuGoal          = 0.5
+
+	cpuUnit, requestUnit = "CPU-s/pod", "requests/pod"
 )
 
-// burstTimes are seconds since the load began, and what its end took.
-type burstTimes struct {
-	bound, shadows, running float64
-	removal                 removal
+// burstTimes are seconds since the load began.
+type burstTimes struct{ bound, shadows, running float64 }
+
+// burstCost is what a burst took, and its removal.
+type burstCost struct {
+	burstTimes
+	seconds float64
+	removal window
 }
 
 // burst runs Longshore, the plain client and the floor one after the other; the order
 // rotates from run to run.
 func (b *bench) burst(ctx context.Context, run int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*stepPatience, fmt.Errorf("not done after %s", 2*stepPatience))
+	ctx, cancel := withPatience(ctx, 2*stepPatience)
 	defer cancel()
-	var ours, theirs, floor burstTimes
+	var through, plainly, floor burstCost
 	steps := []func() error{
-		func() (err error) { ours, err = b.longshoreBurst(ctx, run); return err },
-		func() (err error) { theirs, err = b.plainBurst(ctx); return err },
+		func() (err error) { through, err = b.longshoreBurst(ctx, run); return err },
+		func() (err error) { plainly, err = b.plainBurst(ctx); return err },
 		func() (err error) { floor, err = b.floorBurst(ctx); return err },
 	}
 	for i := range steps {
@@ -46,73 +57,107 @@ func (b *bench) burst(ctx context.Context, run int) error {
 			return err
 		}
 	}
-	note := fmt.Sprintf("%d pods %s", b.sizes.burst, burstNote)
-	if b.sizes.burst == referenceBurst {
+	b.reportBurst(through, plainly, floor)
+	return nil
+}
+
+// reportBurst records the time, and the cost of the removal, of a burst through Longshore beside those of the
+// plain client and of the floor.
+func (b *bench) reportBurst(through, plainly, floor burstCost) {
+	note := fmt.Sprintf("%d pods from the first Deployment's creation; baseline: the plain client in the same run, ShadowPods created with 10 requests under way, then their pods run", b.pods)
+	if b.pods == referenceBurst {
 		note += fmt.Sprintf("; the reference system: ShadowPods %gs, running %gs, beside a plain client's %gs and %gs",
 			referenceShadowsExist, referencePodsRunning, referencePlainCreated, referencePlainRunning)
 	}
+	removed := fmt.Sprintf("from the deletion of %d pods' Deployments until nothing is left on either side; baseline: ", b.pods)
+	asked := func(c burstCost) float64 { return c.removal.requests(request.ofLongshore) / float64(b.pods) }
 	b.record.add(
-		compare(burstShadows, "s", ours.shadows, theirs.shadows, ratioGoal(burstCreatedGoal), note),
-		compare(burstReady, "s", ours.running, theirs.running, ratioGoal(burstRunningGoal), note),
-		figure("burst/local-pods-bound", "s", ours.bound, boundNote),
-		figure("burst/plain-shadowpods-exist", "s", theirs.shadows, plainNote),
-		figure("burst/plain-pods-running", "s", theirs.running, plainNote),
+		compare("burst/shadowpods-exist", "s", through.shadows, plainly.shadows, ratioGoal(burstCreatedGoal), note),
+		compare("burst/local-pods-running", "s", through.running, plainly.running, ratioGoal(burstRunningGoal), note),
+		compare("burst/local-pods-running-beside-floor", "s", through.running, floor.running, goal{}, "baseline: "+floorNote),
+		figure("burst/local-pods-bound", "s", through.bound, "all local pods bound to the virtual node: Longshore cannot be faster"),
+		compare("burst/removed", "s", through.seconds, plainly.seconds, goal{}, removed+"the plain client in the same run, which deletes its ShadowPods with 10 requests under way"),
+		compare("burst/removed-beside-floor", "s", through.seconds, floor.seconds, ratioGoal(removedGoal), removed+floorRemovedNote),
+		compare("requests/per-removed-pod", requestUnit, asked(through), asked(plainly), goal{},
+			"all requests of Longshore in both clusters while the pods were taken away, events included, leases not; baseline: Longshore's while the plain client's ShadowPods were"),
 	)
-	b.reportFloor(ours, floor)
-	b.reportRemoval(ours.removal, theirs.removal)
-	return nil
 }
 
 // longshoreBurst runs the load through Longshore, with all that is measured while it
 // runs and while it is there.
-func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error) {
-	w, pods := b.testbed, b.sizes.burst
-	window, err := b.open()
+func (b *bench) longshoreBurst(ctx context.Context, run int) (cost burstCost, err error) {
+	b.logf("burst %d: %d pods through Longshore", run+1, b.pods)
+	w, err := b.during(ctx, settleAfterLoad, func(ctx context.Context) (err error) {
+		cost.burstTimes, err = b.testbed.offload(ctx, deployments(b.pods), offloaded, b.testbed.remote)
+		return err
+	})
 	if err != nil {
-		return burstTimes{}, err
+		return burstCost{}, err
 	}
-	asking, err := w.readAsked(ctx)
-	if err != nil {
-		return burstTimes{}, err
+	b.logf("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, cost.bound, cost.shadows, cost.running)
+	b.logRequests("burst", w.asked)
+	b.reportCost(w)
+	if err := b.memoryLoaded(); err != nil {
+		return burstCost{}, err
 	}
-	b.logf("burst %d: %d pods through Longshore", run+1, pods)
-	profiled := make(chan error, 1)
-	go func() { profiled <- b.profile(ctx, "profile", "cpu-burst") }()
-	times, err := w.offloadBurst(ctx, pods)
-	if err != nil {
-		return burstTimes{}, err
+	// Once is enough: it is a minute that is counted, not timed.
+	if run == 0 && b.wants("quiet") {
+		if err := b.quiet(ctx); err != nil {
+			return burstCost{}, err
+		}
 	}
-	b.logf("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
-	if err := b.reportWindow(ctx, window, "", pods, true); err != nil {
-		return burstTimes{}, err
-	}
-	if err := b.reportShare(ctx, window, asking); err != nil {
-		return burstTimes{}, err
-	}
-	if err := <-profiled; err != nil {
-		return burstTimes{}, err
-	}
-	if err := b.loaded(ctx, run); err != nil {
-		return burstTimes{}, err
-	}
-	times.removal, err = b.remove(ctx, w.removeLoad)
-	return times, err
+	err = b.remove(ctx, &cost, b.testbed.removeLoad)
+	return cost, err
 }
 
-// offloadBurst creates the Deployments and waits until all their pods run.
-func (w *testbed) offloadBurst(ctx context.Context, pods int) (burstTimes, error) {
+// reportCost records requests and CPU time of a burst through Longshore, per pod.
+func (b *bench) reportCost(w window) {
+	pods := float64(b.pods)
+	note := fmt.Sprintf("while %d pods were offloaded; baseline: the reference system", b.pods)
+	b.record.add(
+		compare("requests/per-pod", requestUnit, w.requests(request.ofLongshore)/pods, referenceRequests, valueGoal(requestsGoal),
+			"all requests of Longshore in both clusters, events included, leases not, "+note),
+		compare("cpu/longshore-per-pod", cpuUnit, w.cpu(ours)/pods, referenceCPU, ratioGoal(cpuGoal), "user and system time "+note),
+		compare("cpu/rig-per-pod", cpuUnit, w.cpu(func(string) bool { return true })/pods, referenceRigCPU, ratioGoal(cpuGoal),
+			"user and system time of all processes, the control planes, kwok and this client included, "+note),
+	)
+	for _, process := range slices.Sorted(maps.Keys(w.after)) {
+		if ours(process) {
+			b.record.add(figure("cpu/per-pod/"+process, cpuUnit, w.cpu(func(name string) bool { return name == process })/pods, ""))
+		}
+	}
+}
+
+// remove takes a burst away, and notes what that took.
+func (b *bench) remove(ctx context.Context, cost *burstCost, remove func(context.Context) error) (err error) {
+	cost.removal, err = b.during(ctx, settleAfterLoad, func(ctx context.Context) error {
+		began := time.Now()
+		err := remove(ctx)
+		cost.seconds = time.Since(began).Seconds()
+		return err
+	})
+	b.logf("burst: taken away in %.1fs", cost.seconds)
+	return err
+}
+
+// offload creates Deployments in the consumer and waits until all their pods run.
+func (w *testbed) offload(ctx context.Context, load []*appsv1.Deployment, namespace, remote string) (burstTimes, error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
-	local, err := w.rome.watchPods(watching, offloaded)
+	local, err := w.rome.watchPods(watching, namespace)
 	if err != nil {
 		return burstTimes{}, err
 	}
-	shadows, err := w.milan.watchShadowPods(watching, w.remote)
+	shadows, err := w.milan.watchShadowPods(watching, remote)
 	if err != nil {
 		return burstTimes{}, err
+	}
+	pods := 0
+	for _, deployment := range load {
+		pods += int(*deployment.Spec.Replicas)
 	}
 	begin := time.Now()
-	if err := w.createDeployments(ctx, deployments(pods)); err != nil {
+	if err := w.createDeployments(ctx, load); err != nil {
 		return burstTimes{}, err
 	}
 	times, err := waitBurst(ctx, begin, pods, local.bound, shadows, local.running)
@@ -122,20 +167,19 @@ func (w *testbed) offloadBurst(ctx context.Context, pods int) (burstTimes, error
 	return times, nil
 }
 
-// loaded measures what is measured with all pods there.
-func (b *bench) loaded(ctx context.Context, run int) error {
-	if err := errors.Join(b.memoryLoaded(), b.profile(ctx, "heap", "memory-loaded")); err != nil {
-		return err
+// plainBurst runs the plain client.
+func (b *bench) plainBurst(ctx context.Context) (cost burstCost, err error) {
+	b.logf("burst: %d ShadowPods by the plain client", b.pods)
+	if cost.burstTimes, err = b.testbed.plainLoad(ctx, b.pods); err != nil {
+		return burstCost{}, err
 	}
-	// Once is enough: it is a minute that is counted, not timed.
-	if run == 0 && b.needs("quiet/") {
-		return b.quiet(ctx)
-	}
-	return nil
+	b.logf("burst: plain client: ShadowPods %.1fs, running %.1fs", cost.shadows, cost.running)
+	err = b.remove(ctx, &cost, func(ctx context.Context) error { return b.testbed.removePlain(ctx, b.pods) })
+	return cost, err
 }
 
-func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
-	w, pods := b.testbed, b.sizes.burst
+// plainLoad creates ShadowPods as the plain client and waits until their pods run.
+func (w *testbed) plainLoad(ctx context.Context, pods int) (burstTimes, error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	remote, err := w.milan.watchPods(watching, plain)
@@ -146,7 +190,6 @@ func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
 	if err != nil {
 		return burstTimes{}, err
 	}
-	b.logf("burst: %d ShadowPods by the plain client", pods)
 	begin := time.Now()
 	if err := w.createPlain(ctx, pods); err != nil {
 		return burstTimes{}, err
@@ -155,23 +198,20 @@ func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
 	if err != nil {
 		return burstTimes{}, fmt.Errorf("burst of the plain client: %w", err)
 	}
-	stopWatching()
-	b.logf("burst: plain client: ShadowPods %.1fs, running %.1fs", times.shadows, times.running)
-	times.removal, err = b.remove(ctx, func(ctx context.Context) error { return w.removePlain(ctx, pods) })
-	return times, err
+	return times, nil
 }
 
-func waitBurst(ctx context.Context, begin time.Time, pods int, bound, shadows, running *sightings) (burstTimes, error) {
-	seconds := map[string]float64{}
+func waitBurst(ctx context.Context, begin time.Time, pods int, bound, shadows, running *sightings) (times burstTimes, err error) {
 	for _, wait := range []struct {
-		what string
-		seen *sightings
-	}{{"ShadowPods exist", shadows}, {"pods bound", bound}, {"pods running", running}} {
+		what    string
+		seen    *sightings
+		seconds *float64
+	}{{"ShadowPods exist", shadows, &times.shadows}, {"pods bound", bound, &times.bound}, {"pods running", running, &times.running}} {
 		at, err := wait.seen.wait(ctx, pods)
 		if err != nil {
 			return burstTimes{}, fmt.Errorf("waiting for %s: %w", wait.what, err)
 		}
-		seconds[wait.what] = at.Sub(begin).Seconds()
+		*wait.seconds = at.Sub(begin).Seconds()
 	}
-	return burstTimes{bound: seconds["pods bound"], shadows: seconds["ShadowPods exist"], running: seconds["pods running"]}, nil
+	return times, nil
 }

@@ -23,8 +23,6 @@ const (
 	floorNode      = "bench-floor"
 	floorTaint     = "longshore.dev/bench-floor"
 
-	removedGoal = 0.8
-
 	floorNote = "the least that two clusters need: the same Deployments on a node that kwok simulates in the consumer and, at the same time, " +
 		"the plain client's ShadowPods in the provider, 10 requests under way"
 	floorRemovedNote = "the plain client's ShadowPods, and after them the Deployments on the consumer's simulated node"
@@ -57,48 +55,38 @@ func floorDeployments(pods int) []*appsv1.Deployment {
 
 // floorBurst runs the Deployments in the consumer and the plain client in the provider at
 // the same time.
-func (b *bench) floorBurst(ctx context.Context) (burstTimes, error) {
-	w, pods := b.testbed, b.sizes.burst
+func (b *bench) floorBurst(ctx context.Context) (cost burstCost, err error) {
+	w := b.testbed
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	local, err := w.rome.watchPods(watching, floorNamespace)
 	if err != nil {
-		return burstTimes{}, err
+		return burstCost{}, err
 	}
-	remote, err := w.milan.watchPods(watching, plain)
-	if err != nil {
-		return burstTimes{}, err
-	}
-	shadows, err := w.milan.watchShadowPods(watching, plain)
-	if err != nil {
-		return burstTimes{}, err
-	}
-	b.logf("burst: %d pods without Longshore in both clusters", pods)
+	b.logf("burst: %d pods without Longshore in both clusters", b.pods)
+	var last time.Time
 	begin := time.Now()
-	group, creating := errgroup.WithContext(ctx)
-	group.Go(func() error { return w.createDeployments(creating, floorDeployments(pods)) })
-	group.Go(func() error { return w.createPlain(creating, pods) })
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { cost.burstTimes, err = w.plainLoad(running, b.pods); return err })
+	group.Go(func() (err error) {
+		if err = w.createDeployments(running, floorDeployments(b.pods)); err == nil {
+			last, err = local.running.wait(running, b.pods)
+		}
+		return err
+	})
 	if err := group.Wait(); err != nil {
-		return burstTimes{}, err
+		return burstCost{}, fmt.Errorf("burst without Longshore: %w", err)
 	}
-	times, err := waitBurst(ctx, begin, pods, local.bound, shadows, remote.running)
-	if err != nil {
-		return burstTimes{}, fmt.Errorf("burst without Longshore: %w", err)
-	}
-	last, err := local.running.wait(ctx, pods)
-	if err != nil {
-		return burstTimes{}, fmt.Errorf("burst without Longshore: waiting for pods running in the consumer: %w", err)
-	}
-	times.running = max(times.running, last.Sub(begin).Seconds())
+	cost.running = max(cost.running, last.Sub(begin).Seconds())
 	stopWatching()
-	b.logf("burst: without Longshore: ShadowPods %.1fs, running in both clusters %.1fs", times.shadows, times.running)
-	times.removal, err = b.remove(ctx, func(ctx context.Context) error {
-		if err := w.removePlain(ctx, pods); err != nil {
+	b.logf("burst: without Longshore: running in both clusters %.1fs", cost.running)
+	err = b.remove(ctx, &cost, func(ctx context.Context) error {
+		if err := w.removePlain(ctx, b.pods); err != nil {
 			return err
 		}
 		return w.removeFloor(ctx)
 	})
-	return times, err
+	return cost, err
 }
 
 // removeFloor deletes the floor's Deployments and waits until their pods are gone.
@@ -108,15 +96,4 @@ func (w *testbed) removeFloor(ctx context.Context) error {
 		return fmt.Errorf("deleting the Deployments in %q: %w", floorNamespace, err)
 	}
 	return w.rome.waitEmpty(ctx, floorNamespace)
-}
-
-// reportFloor records a burst through Longshore beside the floor.
-func (b *bench) reportFloor(through, floor burstTimes) {
-	b.record.add(
-		compare("burst/local-pods-running-beside-floor", "s", through.running, floor.running, goal{}, "baseline: "+floorNote),
-		compare("burst/removed-beside-floor", "s", through.removal.seconds, floor.removal.seconds, ratioGoal(removedGoal), "baseline: "+floorRemovedNote),
-		figure("burst/floor-shadowpods-exist", "s", floor.shadows, floorNote),
-		figure("burst/floor-pods-running", "s", floor.running, floorNote+"; until the pods of both clusters run"),
-		figure("burst/floor-removed", "s", floor.removal.seconds, floorRemovedNote),
-	)
 }

@@ -8,12 +8,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
@@ -66,32 +68,40 @@ func deployment(namespace, name string, replicas int) *appsv1.Deployment {
 	}
 }
 
-// createDeployments creates Deployments in the consumer.
-func (w *testbed) createDeployments(ctx context.Context, all []*appsv1.Deployment) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(scaleRequests)
-	for _, deployment := range all {
-		group.Go(func() error {
-			_, err := w.rome.client.AppsV1().Deployments(deployment.Namespace).Create(ctx, deployment, metav1.CreateOptions{})
-			return err
-		})
+// each does something for each of many objects, with so many requests under way, and returns the seconds that it took.
+func each(ctx context.Context, concurrency, count int, do func(ctx context.Context, i int) error) (float64, error) {
+	began := time.Now()
+	group, working := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for i := range count {
+		group.Go(func() error { return do(working, i) })
 	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("creating the Deployments: %w", err)
-	}
-	return nil
+	err := group.Wait()
+	return time.Since(began).Seconds(), err
 }
 
-// createPods creates bare pods at a steady pace.
-func (w *testbed) createPods(ctx context.Context, prefix string, pods int, every time.Duration) error {
+// createDeployments creates Deployments in the consumer.
+func (w *testbed) createDeployments(ctx context.Context, all []*appsv1.Deployment) error {
+	_, err := each(ctx, writers, len(all), func(ctx context.Context, i int) error {
+		if _, err := w.rome.client.AppsV1().Deployments(all[i].Namespace).Create(ctx, all[i], metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a Deployment: %w", err)
+		}
+		return nil
+	})
+	return err
+}
+
+// createPods creates bare pods at a steady pace, in namespaces in turn.
+func (w *testbed) createPods(ctx context.Context, namespaces []string, pods int, every time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for i := range pods {
+		namespace := namespaces[i%len(namespaces)]
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i), Namespace: offloaded, Labels: map[string]string{"app": prefix}},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%04d", streamPrefix, i), Namespace: namespace, Labels: map[string]string{"app": streamPrefix}},
 			Spec:       podSpec(),
 		}
-		if _, err := w.rome.client.CoreV1().Pods(offloaded).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		if _, err := w.rome.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating pod %d of the stream: %w", i, err)
 		}
 		select {
@@ -166,12 +176,8 @@ func plainShadowPod(template *offloadingv1beta1.ShadowPod, index int) *offloadin
 
 // createPlain is the plain client.
 func (w *testbed) createPlain(ctx context.Context, pods int) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(plainWorkers)
-	for i := range pods {
-		group.Go(func() error { return w.milan.Create(ctx, plainShadowPod(w.template, i)) })
-	}
-	if err := group.Wait(); err != nil {
+	_, err := each(ctx, plainWorkers, pods, func(ctx context.Context, i int) error { return w.milan.Create(ctx, plainShadowPod(w.template, i)) })
+	if err != nil {
 		return fmt.Errorf("creating ShadowPods as a plain client: %w", err)
 	}
 	return nil
@@ -179,13 +185,35 @@ func (w *testbed) createPlain(ctx context.Context, pods int) error {
 
 // removePlain is the plain client that takes away what it made, one by one.
 func (w *testbed) removePlain(ctx context.Context, pods int) error {
-	group, working := errgroup.WithContext(ctx)
-	group.SetLimit(plainWorkers)
-	for i := range pods {
-		group.Go(func() error { return w.milan.Delete(working, plainShadowPod(w.template, i)) })
-	}
-	if err := group.Wait(); err != nil {
+	_, err := each(ctx, plainWorkers, pods, func(ctx context.Context, i int) error { return w.milan.Delete(ctx, plainShadowPod(w.template, i)) })
+	if err != nil {
 		return fmt.Errorf("deleting ShadowPods as a plain client: %w", err)
 	}
 	return w.milan.waitEmpty(ctx, plain)
+}
+
+// admitPlainClient makes the namespace of the plain client one of a consumer, and gives its user a
+// Quota: the provider's webhook accepts no other ShadowPods.
+func (s *side) admitPlainClient(ctx context.Context) error {
+	review, err := s.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the user of the plain client: %w", err)
+	}
+	namespace := namespaceObject(plain)
+	namespace.Labels = map[string]string{liqocorev1beta1.RemoteClusterIDLabel: plainOrigin}
+	resources := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+		resources[name] = resource.MustParse("1Ti")
+	}
+	quota := &offloadingv1beta1.Quota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "Quota"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: plain, Name: plainOrigin},
+		Spec: offloadingv1beta1.QuotaSpec{
+			User: review.Status.UserInfo.Username, LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement, Resources: resources,
+		},
+	}
+	if err := s.Apply(ctx, namespace); err != nil {
+		return err
+	}
+	return s.Apply(ctx, quota)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 func TestDeploymentsShareThePods(t *testing.T) {
@@ -74,12 +76,27 @@ func TestSightingsKeepTheFirstMoment(t *testing.T) {
 	assert.Equal(t, begin, s.all()["a"])
 }
 
-func TestQuestionsAskEachCorePointForAChange(t *testing.T) {
-	all, err := questions()
-	require.NoError(t, err)
-	require.Len(t, all, 4)
-	for _, q := range all {
-		assert.NotEmpty(t, q.input.Object, q.vector)
-		assert.NotContains(t, q.input.Facts, "object", q.vector)
+func TestQuestionsAskEachCorePoint(t *testing.T) {
+	var asked []contract.Point
+	for _, vector := range questionVectors {
+		input, err := questionOf(vector)
+		require.NoError(t, err)
+		asked = append(asked, input.Point)
+		assert.NotEmpty(t, input.Object, vector)
+		assert.NotContains(t, input.Facts, "object", vector)
 	}
+	assert.ElementsMatch(t, contract.CorePoints(), asked)
+}
+
+func TestCallsTakeTurns(t *testing.T) {
+	var order []int
+	note := func(i int) func() error { return func() error { order = append(order, i); return nil } }
+	medians, err := inTurns(t.Context(), 1, []func() error{note(1), note(2), note(3)})
+	require.NoError(t, err)
+	assert.Len(t, medians, 3)
+	require.Len(t, order, 3*(turnsBefore+1))
+	assert.Equal(t, []int{1, 2, 3, 1, 2, 3}, order[:6])
+	failed := errors.New("failed")
+	_, err = inTurns(t.Context(), 1, []func() error{func() error { return failed }})
+	assert.ErrorIs(t, err, failed)
 }

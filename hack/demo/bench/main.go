@@ -22,46 +22,28 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// sizes of the loads, in pods.
-type sizes struct{ burst, stream int }
-
 const (
-	defaultRuns   = 3
-	defaultBurst  = 1000
-	defaultStream = 200
-	quickBurst    = 100
-	quickStream   = 25
+	defaultRuns = 3
+	defaultPods = 1000
+	quickPods   = 100
+	// quickShare of the waits is enough to try a measure out.
+	quickShare = 5
 	// resultsFile is what documents cite. Figures of small sizes never get there by themselves.
 	resultsFile = "bench/results.json"
-	quickFile   = "bench/raw/quick.json"
-	// idleSettle is how long a fresh installation is left alone before its memory is read.
-	idleSettle = 15 * time.Second
-	// policiesSettle is how long the built-in policies of a fresh installation need to leave memory:
-	// a minute after the last call.
-	policiesSettle = 75 * time.Second
 )
+
+type options struct {
+	only, out, longshore, dir string
+	runs, pods                int
+	scale, tenants, quick     bool
+}
 
 // bench is one run of this command.
 type bench struct {
+	options
 	record  *recorder
 	testbed *testbed
-	sizes   sizes
-	runs    int
-	// pairs of bursts with wasm and with native policies; 0: the other measures.
-	pairs int
-	quick bool
-	only  *regexp.Regexp
-	// profiles is the folder of the virtual kubelet's profiles; empty: none.
-	profiles string
-	logf     func(format string, arguments ...any)
-}
-
-type options struct {
-	only, out, longshore, dir, profiles string
-	runs, pods, native                  int
-	quick, keep                         bool
-	// scale measures scale only, tenants many tenants only.
-	scale, tenants bool
+	logf    func(format string, arguments ...any)
 }
 
 func main() {
@@ -69,18 +51,15 @@ func main() {
 	defer stop()
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, kinds/, burst/, requests/, cpu/, memory/, quiet/, start/, policy/, mirror/, tokens/")
+	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`, which names at least one of policy, stream, burst, requests, cpu, memory, quiet, mirror")
 	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
-	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
-	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
+	flags.IntVar(&o.pods, "pods", defaultPods, "pods of the burst")
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
 	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
-	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
-	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
+	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out; the results are only printed")
+	flags.StringVar(&o.out, "out", "", "where the results are written, in the place of earlier ones with the same names; empty: "+resultsFile+", or, with -quick, nowhere")
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
-	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one")
-	flags.StringVar(&o.profiles, "profiles", "", "folder for profiles of the virtual kubelet: memory idle and loaded, CPU in the burst")
-	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
+	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one, which stays after a failure")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -96,229 +75,127 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	begin := time.Now()
-	b := &bench{
-		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), pairs: o.native, quick: o.quick, only: only, profiles: o.profiles,
-		logf: func(format string, arguments ...any) {
-			fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
-		},
-	}
-	if o.quick {
-		b.runs, b.sizes = 1, sizes{burst: min(o.pods, quickBurst), stream: quickStream}
+	o.runs = max(o.runs, 1)
+	switch {
+	case o.quick:
+		o.runs, o.pods = 1, min(o.pods, quickPods)
+	case o.out == "":
+		o.out = filepath.FromSlash(resultsFile)
 	}
 	from, err := newOrigin(ctx)
 	if err != nil {
 		return err
 	}
-	b.record = newRecorder(o.command(), from, only.MatchString)
-	err = b.all(ctx, o)
+	begin := time.Now()
+	b := &bench{options: o, record: newRecorder(o.command(), from, only.MatchString), logf: func(format string, arguments ...any) {
+		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
+	}}
+	err = b.measure(ctx)
 	results := b.record.results()
 	if len(results) == 0 {
 		return errors.Join(err, fmt.Errorf("nothing was measured: -only %q matches no measure", o.only))
 	}
 	// What was measured before something failed is shown, but only a whole run is kept.
-	if err == nil {
-		err = o.keepResults(results, func(known []Result) []Result {
-			return dropStale(known, from, func(commit string) bool { return measuresSameCode(ctx, commit) })
-		})
+	if err == nil && o.out != "" {
+		err = save(o.out, results)
 	}
 	return errors.Join(table(os.Stdout, results), err)
 }
 
-// all takes the wanted measures: those first that need a quiet machine and no cluster.
-func (b *bench) all(ctx context.Context, o options) error {
-	if b.pairs == 0 && !o.scale && !o.tenants {
-		if err := b.policies(ctx); err != nil {
-			return err
-		}
-		if err := b.goBenchmarks(ctx); err != nil {
-			return err
-		}
-	}
-	return b.clusters(ctx, o)
-}
-
-// keepResults writes the results to where they belong, with those of earlier runs that
-// keepCurrent and the options leave.
-func (o *options) keepResults(results []Result, keepCurrent func([]Result) []Result) error {
-	out := o.out
-	if out == "" {
-		out = filepath.FromSlash(map[bool]string{false: resultsFile, true: quickFile}[o.quick])
-	}
-	known, err := read(out)
-	if err != nil {
-		return err
-	}
-	return write(out, merge(keepCurrent(o.dropReplaced(known)), results))
-}
-
-// dropReplaced drops the earlier results that this run replaces. A run of everything but
-// -native replaces all others, also those of measures that no longer exist.
-func (o *options) dropReplaced(known []Result) []Result {
-	if o.only != "" || o.native > 0 || o.scale || o.tenants {
-		return known
-	}
-	return slices.DeleteFunc(known, func(r Result) bool {
-		return !strings.Contains(r.Command, nativeFlag) && !strings.Contains(r.Command, scaleFlag) && !strings.Contains(r.Command, tenantsFlag)
-	})
-}
-
 // command makes the same figures again: with the options that they depend on.
 func (o *options) command() string {
-	command := "bin/bench"
+	command := fmt.Sprintf("bin/bench -runs %d -pods %d", o.runs, o.pods)
+	switch {
+	case o.scale:
+		command = "bin/bench -scale"
+	case o.tenants:
+		command = "bin/bench -tenants"
+	}
 	if o.only != "" {
 		command += fmt.Sprintf(" -only '%s'", o.only)
 	}
-	if o.native > 0 {
-		command += fmt.Sprintf("%s%d", nativeFlag, o.native)
-	}
-	if o.scale {
-		command += scaleFlag
-	}
-	if o.tenants {
-		command += tenantsFlag
-	}
 	if o.quick {
-		return command + " -quick"
+		command += " -quick"
 	}
-	if o.scale || o.tenants {
-		return command
-	}
-	if o.native > 0 {
-		return fmt.Sprintf("%s -pods %d", command, o.pods)
-	}
-	return fmt.Sprintf("%s -runs %d -pods %d", command, max(o.runs, 1), o.pods)
+	return command
 }
 
-// needs reports whether a measure of this prefix is wanted. An expression that names
-// another measure does not need this one.
-func (b *bench) needs(prefixes ...string) bool {
-	expression := b.only.String()
-	if expression == "" {
-		return true
-	}
-	named := false
-	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy", "plan", "mirror", "tokens", "start"} {
-		if !strings.Contains(expression, measure) {
-			continue
-		}
-		named = true
-		for _, prefix := range prefixes {
-			if strings.HasPrefix(prefix, measure) {
-				return true
-			}
-		}
-	}
-	return !named
+// wants reports whether one of the measures is wanted: -only names it, or nothing.
+func (o *options) wants(measures ...string) bool {
+	return o.only == "" || slices.ContainsFunc(measures, func(measure string) bool { return strings.Contains(o.only, measure) })
 }
 
-// clusters takes the measures that need two clusters.
-func (b *bench) clusters(ctx context.Context, o options) (err error) {
-	needed := b.needs("stream/", "kinds/", "burst/", "requests/", "cpu/", "memory/", "quiet/", "start/", "mirror/", "tokens/")
-	if !needed && b.pairs == 0 && !o.scale && !o.tenants {
-		return nil
+// size is a size of a load, and shorter a wait, of which -quick needs less.
+func (o *options) size(full, quick int) int {
+	if o.quick {
+		return quick
 	}
-	dir := o.dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "longshore-bench-"); err != nil {
+	return full
+}
+
+func (o *options) shorter(wait time.Duration) time.Duration {
+	if o.quick {
+		return wait / quickShare
+	}
+	return wait
+}
+
+// measure takes the wanted measures: those first that need a quiet machine and no cluster.
+func (b *bench) measure(ctx context.Context) (err error) {
+	if b.dir == "" {
+		if b.dir, err = os.MkdirTemp("", "longshore-bench-"); err != nil {
 			return fmt.Errorf("making a folder for the clusters: %w", err)
 		}
 		defer func() {
-			if err != nil || o.keep {
-				b.logf("data and logs are in %s", dir)
+			if err != nil {
+				b.logf("data and logs are in %s", b.dir)
 				return
 			}
-			err = os.RemoveAll(dir)
+			err = os.RemoveAll(b.dir)
 		}()
 	}
-	if o.scale {
-		return b.scale(ctx, o, dir)
+	if b.scale {
+		return b.measureScale(ctx)
 	}
-	if o.tenants {
-		return b.tenants(ctx, o, dir)
+	if b.tenants {
+		return b.measureTenants(ctx)
 	}
-	return b.testbeds(ctx, o, dir)
-}
-
-// testbeds takes the measures of `make bench`, or those with -native, in clusters of their own.
-func (b *bench) testbeds(ctx context.Context, o options, dir string) error {
-	streams, kinds := b.needs("stream/"), b.needs("kinds/")
-	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if streams || kinds || bursts || b.needs("start/") || b.pairs > 0 {
-		if err := b.testbedMeasures(ctx, o, filepath.Join(dir, "main"), streams, kinds, bursts); err != nil {
+	if b.wants("policy") {
+		if err := b.policies(ctx); err != nil {
 			return err
 		}
 	}
-	if b.pairs > 0 || !b.needs("mirror/", "tokens/") {
-		return nil
-	}
-	return b.apart(ctx, o, filepath.Join(dir, "apart"))
-}
-
-// testbedMeasures takes the measures in the clusters of the testbed.
-func (b *bench) testbedMeasures(ctx context.Context, o options, dir string, streams, kinds, bursts bool) (err error) {
-	var built *servers
-	if b.pairs > 0 {
-		b.logf("building %d servers", len(b.nativeServers()))
-		if built, err = newServers(ctx, filepath.Join(dir, "servers"), b.nativeServers()); err != nil {
-			return err
-		}
-		o.longshore = built.link
-	}
-	if b.testbed, err = startTestbed(ctx, testbedOptions{longshore: o.longshore, dir: dir, audit: built == nil, profiling: o.profiles != "", logf: b.logf}); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
-	if built != nil {
-		return b.native(ctx, built)
-	}
-	if kinds {
-		if err := b.kinds(ctx); err != nil {
+	if b.wants("stream", "burst", "requests", "cpu", "memory", "quiet") {
+		if err := b.inTestbed(ctx, testbedOptions{}, b.loads); err != nil {
 			return err
 		}
 	}
-	if streams || bursts {
-		if err := b.load(ctx, streams, bursts); err != nil {
-			return err
-		}
-	}
-	if b.needs("start/") {
-		return b.starts(ctx)
+	if b.wants("mirror") {
+		return b.mirrors(ctx)
 	}
 	return nil
 }
 
-// awaitIdle waits until a fresh installation is idle: the built-in policies have left memory, and what only
-// the start needed is returned.
-func (b *bench) awaitIdle(ctx context.Context) error {
-	settle := policiesSettle
-	if b.quick {
-		settle /= 5
+// loads runs the loads, those of each run one after the other.
+func (b *bench) loads(ctx context.Context) error {
+	if b.wants("memory") {
+		if err := b.memoryIdle(ctx); err != nil {
+			return err
+		}
 	}
-	return pause(ctx, settle)
-}
-
-// load runs the loads, those of each run one after the other.
-func (b *bench) load(ctx context.Context, streams, bursts bool) error {
-	if err := b.awaitIdle(ctx); err != nil {
-		return err
-	}
-	if err := errors.Join(b.memoryIdle(), b.profile(ctx, "heap", "memory-idle")); err != nil {
-		return err
-	}
-	warming, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
+	warming, cancel := withPatience(ctx, stepPatience)
 	defer cancel()
 	if err := b.testbed.learnTemplate(warming); err != nil {
 		return err
 	}
+	bursts := b.wants("burst", "requests", "cpu", "memory", "quiet")
 	if bursts {
 		if err := b.testbed.prepareFloor(warming); err != nil {
 			return err
 		}
 	}
 	for i := range b.runs {
-		if streams {
-			b.logf("stream %d: %d pods, 5 a second", i+1, b.sizes.stream)
+		if b.wants("stream") {
 			if err := b.stream(ctx); err != nil {
 				return err
 			}

@@ -9,20 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// modifiedSuffix marks the commit of a working tree with changes: a later run cannot know
-// what was measured.
-const modifiedSuffix = "-modified"
-
-// measuredPaths are git's patterns of the files on which figures depend.
-var measuredPaths = []string{"--", ".", ":(exclude)docs", ":(exclude)bench", ":(exclude)*.md"}
 
 // origin is what was measured, when and where.
 type origin struct {
@@ -31,45 +23,12 @@ type origin struct {
 
 // newOrigin describes the clone in the working directory and this machine.
 func newOrigin(ctx context.Context) (origin, error) {
-	commit, err := git(ctx, "rev-parse", "--short=12", "HEAD")
+	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=-modified").Output()
 	if err != nil {
-		return origin{}, err
-	}
-	changes, err := git(ctx, append([]string{"status", "--porcelain", "--untracked-files=no"}, measuredPaths...)...)
-	if err != nil {
-		return origin{}, err
-	}
-	if changes != "" {
-		commit += modifiedSuffix
+		return origin{}, fmt.Errorf("running git describe: %w", err)
 	}
 	machine, err := describeMachine()
-	return origin{commit: commit, date: time.Now().UTC().Format(time.DateOnly), machine: machine}, err
-}
-
-// measuresSameCode reports whether a figure of that commit would be measured with the same
-// code today.
-func measuresSameCode(ctx context.Context, commit string) bool {
-	_, err := git(ctx, append([]string{"diff", "--quiet", commit}, measuredPaths...)...)
-	return err == nil
-}
-
-func git(ctx context.Context, arguments ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", arguments...).Output()
-	if err != nil {
-		return "", fmt.Errorf("running git %s: %w", arguments[0], err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-// dropStale keeps the results of this machine and of the code that is measured today.
-func dropStale(known []Result, now origin, isSameCode func(commit string) bool) []Result {
-	same := map[string]bool{"": false}
-	return slices.DeleteFunc(known, func(r Result) bool {
-		if _, asked := same[r.Commit]; !asked {
-			same[r.Commit] = isSameCode(r.Commit)
-		}
-		return !same[r.Commit] || r.Date == "" || r.Machine != now.machine
-	})
+	return origin{commit: strings.TrimSpace(string(commit)), date: time.Now().UTC().Format(time.DateOnly), machine: machine}, err
 }
 
 // describeMachine names the processors, the memory and the kernel.

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,8 +25,8 @@ type usage struct {
 	// cpu is user and system time in seconds.
 	cpu float64
 	// rss is resident memory in MiB; anonymous is the part of it that is not a file's:
-	// processes of the same program share the rest. Peak is the largest rss so far.
-	rss, anonymous, peak float64
+	// processes of the same program share the rest.
+	rss, anonymous float64
 }
 
 // usages are by process: "longshore/manager@rome", "plane@milan", "kwok@milan", "bench".
@@ -37,44 +35,13 @@ type usages map[string]usage
 // ours reports whether a process is one of Longshore's.
 func ours(process string) bool { return strings.HasPrefix(process, "longshore/") }
 
-// webhooks reports whether a process is a webhook of Longshore.
-func webhooks(process string) bool { return strings.HasPrefix(process, "longshore/webhook") }
-
-// sum adds up what of returns of the processes that keep wants.
-func (u usages) sum(keep func(string) bool, of func(usage) float64) float64 {
-	total := 0.0
-	for process, used := range u {
-		if keep(process) {
-			total += of(used)
-		}
-	}
-	return total
-}
-
-// cpuBetween is the time used by the processes that keep wants, of those that live.
-func cpuBetween(before, after usages, keep func(string) bool) float64 {
-	total := 0.0
-	for process, u := range after {
-		if keep(process) {
-			total += u.cpu - before[process].cpu
-		}
-	}
-	return total
-}
-
-// process is a running process, and its folder in /proc.
-type process struct {
-	name, dir string
-	stat      processStat
-}
-
-// list returns this process and all that it started.
-func list(proc string, self int) ([]process, error) {
+// processes reads the usage of this process and of all that it started.
+func processes(proc string, self int) (usages, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
-	var found []process
+	found := usages{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -104,63 +71,15 @@ func list(proc string, self int) ([]process, error) {
 			}
 			name = processName(strings.Split(strings.TrimRight(string(arguments), "\x00"), "\x00"), folder)
 		}
-		found = append(found, process{name: name, dir: dir, stat: stat})
-	}
-	return found, nil
-}
-
-// processes reads the usage of this process and of all that it started.
-func processes(proc string, self int) (usages, error) {
-	all, err := list(proc, self)
-	if err != nil {
-		return nil, err
-	}
-	found := usages{}
-	for _, p := range all {
-		status, err := os.ReadFile(filepath.Join(p.dir, "status"))
+		status, err := os.ReadFile(filepath.Join(dir, "status"))
 		if err != nil {
-			continue // it has ended
-		}
-		u := found[p.name]
-		u.cpu += p.stat.cpu
-		u.rss += p.stat.rss
-		u.anonymous += parseMemory(status, "RssAnon")
-		u.peak += parseMemory(status, "VmHWM")
-		found[p.name] = u
-	}
-	return found, nil
-}
-
-// clearReferenced makes the kernel forget which pages the processes have referenced.
-func clearReferenced(proc string, self int) error {
-	all, err := list(proc, self)
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
-		if err := os.WriteFile(filepath.Join(p.dir, "clear_refs"), []byte("1"), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("clearing the referenced pages of %s: %w", p.name, err)
-		}
-	}
-	return nil
-}
-
-// workingSets returns, by process, the MiB that were referenced since clearReferenced.
-func workingSets(proc string, self int) (map[string]float64, error) {
-	all, err := list(proc, self)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]float64{}
-	for _, p := range all {
-		memory, err := os.ReadFile(filepath.Join(p.dir, "smaps_rollup"))
-		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the memory of %s: %w", p.name, err)
-		}
-		found[p.name] += parseMemory(memory, "Referenced")
+		u := found[name]
+		u.cpu += stat.cpu
+		u.rss += stat.rss
+		u.anonymous += parseMemory(status, "RssAnon")
+		found[name] = u
 	}
 	return found, nil
 }
@@ -195,7 +114,7 @@ func parseStat(content []byte) (processStat, error) {
 	}, nil
 }
 
-// parseMemory returns the MiB of a field of /proc/PID/status or smaps_rollup; 0 when the
+// parseMemory returns the MiB of a field of /proc/PID/status; 0 when the
 // kernel does not report it.
 func parseMemory(content []byte, name string) float64 {
 	kib, err := strconv.ParseFloat(strings.TrimSuffix(procField(bytes.NewReader(content), name), " kB"), 64)
@@ -220,7 +139,7 @@ func processName(arguments []string, folder string) string {
 		switch argument {
 		case "cp":
 			kind = "plane"
-		case "kwok", "kube-controller-manager", "kube-scheduler":
+		case "kwok":
 			kind = argument
 		case "kubelet":
 			kind = "longshore/virtual-kubelet"

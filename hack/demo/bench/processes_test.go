@@ -37,7 +37,6 @@ func TestProcessNames(t *testing.T) {
 	}{
 		"a control plane":            {[]string{"/x/testplane", "--exit-with-stdin", "cp", "--dir=/d/rome"}, "/d/rome", "plane@rome"},
 		"kwok":                       {[]string{"/x/testplane", "--exit-with-stdin", "kwok", "--kubeconfig=/d/milan/pki/kwok.kubeconfig"}, "/src", "kwok@milan"},
-		"a scheduler":                {[]string{"/x/testplane", "--exit-with-stdin", "kube-scheduler", "--kubeconfig=/d/rome/pki/scheduler.kubeconfig"}, "/src", "kube-scheduler@rome"},
 		"the manager":                {[]string{"/x/longshore", "manager", "--cluster-id=milan"}, "/d/milan/pods/u1", "longshore/manager@milan"},
 		"the virtual kubelet":        {[]string{"/x/longshore", "kubelet", "--foreign-cluster-id=milan"}, "/d/rome/pods/u2", virtualKubelet},
 		"any other program":          {[]string{"/usr/bin/sleep", "1"}, "/src", "other/sleep"},
@@ -56,7 +55,7 @@ func TestProcessesAreThisOneAndItsChildren(t *testing.T) {
 		dir := filepath.Join(proc, strconv.Itoa(pid))
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(statLine(parent, ticks, 0, 256)), 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte("Name:\tx\nVmHWM:\t    4096 kB\nRssAnon:\t    2048 kB\nRssFile:\t 4 kB\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte("Name:\tx\nRssAnon:\t    2048 kB\nRssFile:\t 4 kB\n"), 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(arguments, "\x00")+"\x00"), 0o600))
 		require.NoError(t, os.Symlink("/d/rome", filepath.Join(dir, "cwd")))
 	}
@@ -72,24 +71,13 @@ func TestProcessesAreThisOneAndItsChildren(t *testing.T) {
 	assert.InDelta(t, 2, found["longshore/manager@rome"].cpu, 1e-9)
 	assert.InDelta(t, 3, found["plane@rome"].cpu, 1e-9)
 	assert.InDelta(t, 2, found["plane@rome"].anonymous, 1e-9)
-	assert.InDelta(t, 4, found["plane@rome"].peak, 1e-9)
-	assert.InDelta(t, 2, found.sum(ours, func(u usage) float64 { return u.anonymous }), 1e-9)
 	assert.Zero(t, parseMemory([]byte("Name:\tx\n"), "RssAnon"))
-
-	require.NoError(t, clearReferenced(proc, 10))
-	content, err := os.ReadFile(filepath.Join(proc, "11", "clear_refs"))
-	require.NoError(t, err)
-	assert.Equal(t, "1", string(content))
-	assert.NoFileExists(t, filepath.Join(proc, "13", "clear_refs"), "it is not a child")
-	require.NoError(t, os.WriteFile(filepath.Join(proc, "11", "smaps_rollup"), []byte("55d0 ---p 00 [rollup]\nRss:  8192 kB\nReferenced:    3072 kB\n"), 0o600))
-	sets, err := workingSets(proc, 10)
-	require.NoError(t, err)
-	assert.Equal(t, map[string]float64{"longshore/manager@rome": 3}, sets)
 }
 
 func TestCPUBetween(t *testing.T) {
 	before := usages{"longshore/a": {cpu: 1}, "plane@rome": {cpu: 5}}
 	after := usages{"longshore/a": {cpu: 3}, "longshore/b": {cpu: 0.5}, "plane@rome": {cpu: 9}}
-	assert.InDelta(t, 2.5, cpuBetween(before, after, ours), 1e-9)
-	assert.InDelta(t, 6.5, cpuBetween(before, after, func(string) bool { return true }), 1e-9)
+	w := window{before: before, after: after}
+	assert.InDelta(t, 2.5, w.cpu(ours), 1e-9)
+	assert.InDelta(t, 6.5, w.cpu(func(string) bool { return true }), 1e-9)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -159,27 +160,21 @@ func rounded(value float64) float64 {
 	return math.Round(value*scale) / scale
 }
 
-// merge puts results in the place of those of the same name, and the others at the end.
-func merge(known, results []Result) []Result {
-	fresh := map[string]*Result{}
-	for i := range results {
-		fresh[results[i].Name] = &results[i]
+// save writes results to a file, in the place of those of the same name, or at the end.
+func save(path string, results []Result) error {
+	known, err := read(path)
+	if err != nil {
+		return err
 	}
-	var merged []Result
-	for i := range known {
-		if newer := fresh[known[i].Name]; newer != nil {
-			merged = append(merged, *newer)
-			delete(fresh, known[i].Name)
+	for i := range results {
+		at := slices.IndexFunc(known, func(r Result) bool { return r.Name == results[i].Name })
+		if at < 0 {
+			known = append(known, results[i])
 		} else {
-			merged = append(merged, known[i])
+			known[at] = results[i]
 		}
 	}
-	for i := range results {
-		if fresh[results[i].Name] != nil {
-			merged = append(merged, results[i])
-		}
-	}
-	return merged
+	return write(path, known)
 }
 
 // read returns the results of earlier runs; a missing file has none.

@@ -84,32 +84,16 @@ func TestResultsAreWrittenAsAList(t *testing.T) {
 }
 
 func TestResultsOfEarlierRunsStay(t *testing.T) {
-	earlier := recorded("", figure("a", "s", 1, "old"), figure("b", "s", 1, "old"))
-	merged := merge(earlier, recorded("", figure("c", "s", 2, "new"), figure("b", "s", 2, "new")))
+	path := filepath.Join(t.TempDir(), "results.json")
+	require.NoError(t, save(path, recorded("", figure("a", "s", 1, "old"), figure("b", "s", 1, "old"))))
+	require.NoError(t, save(path, recorded("", figure("c", "s", 2, "new"), figure("b", "s", 2, "new"))))
+	results, err := read(path)
+	require.NoError(t, err)
 	var got []string
-	for i := range merged {
-		got = append(got, merged[i].Name+" "+merged[i].Notes)
+	for i := range results {
+		got = append(got, results[i].Name+" "+results[i].Notes)
 	}
 	assert.Equal(t, []string{"a old", "b new", "c new"}, got)
-}
-
-func TestARunOfEverythingReplacesAllResultsButThoseOfNative(t *testing.T) {
-	gone := Result{Name: "a measure that was removed", Command: "bin/bench -runs 3 -pods 1000"}
-	native := Result{Name: "cpu/wasm", Command: (&options{native: 7, pods: 1000}).command()}
-	tests := map[string]struct {
-		options options
-		want    []Result
-	}{
-		"everything else":      {options{}, []Result{native}},
-		"what is named":        {options{only: "cpu"}, []Result{gone, native}},
-		"wasm beside native":   {options{native: 7}, []Result{gone, native}},
-		"both, small, by name": {options{native: 1, only: "cpu", quick: true}, []Result{gone, native}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, tc.options.dropReplaced([]Result{gone, native}))
-		})
-	}
 }
 
 func TestEarlierResultsAreRead(t *testing.T) {
@@ -126,14 +110,6 @@ func TestEarlierResultsAreRead(t *testing.T) {
 	assert.ErrorContains(t, err, "-out names another file")
 }
 
-func TestFiguresOfSmallSizesStayApart(t *testing.T) {
-	t.Chdir(t.TempDir())
-	o := options{quick: true}
-	require.NoError(t, o.keepResults(recorded("", figure("a", "s", 1, "")), func(known []Result) []Result { return known }))
-	assert.FileExists(t, quickFile)
-	assert.NoFileExists(t, resultsFile)
-}
-
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, table(&out, recorded("", compare("a/b", "ms", 1, 4, ratioGoal(0.5), ""), compare("c", "MiB", 3, 2, valueGoal(1), ""))))
@@ -143,30 +119,31 @@ func TestTable(t *testing.T) {
 	assert.Equal(t, []string{"c", "3", "MiB", "2", "1.5", "value", "<=", "1", "NO"}, strings.Fields(lines[2]))
 }
 
-func TestNeeds(t *testing.T) {
+func TestWhatIsWanted(t *testing.T) {
 	tests := map[string]struct {
-		only, prefix string
-		want         bool
+		only, measure string
+		want          bool
 	}{
-		"everything":                            {"", "quiet/", true},
-		"what is named":                         {"quiet/", "quiet/", true},
-		"not what is not named":                 {"quiet/", "policy/", false},
-		"one of two":                            {"^(cpu|stream)/", "cpu/", true},
-		"an expression that names nothing: all": {"p99", "stream/", true},
+		"everything":            {"", "quiet", true},
+		"what is named":         {"quiet/", "quiet", true},
+		"not what is not named": {"quiet/", "policy", false},
+		"one of two":            {"^(cpu|stream)/", "cpu", true},
+		"an expression that names nothing: nothing": {"p99", "stream", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{only: regexp.MustCompile(tc.only)}
-			assert.Equal(t, tc.want, b.needs(tc.prefix))
+			assert.Equal(t, tc.want, (&options{only: tc.only}).wants(tc.measure))
 		})
 	}
 }
 
 func TestCommandHoldsWhatTheFiguresDependOn(t *testing.T) {
-	o := options{only: "^cpu/", runs: 3, pods: 1000, out: "x.json", dir: "d"}
-	assert.Equal(t, "bin/bench -only '^cpu/' -runs 3 -pods 1000", o.command())
-	o = options{quick: true, runs: 3, pods: 1000}
-	assert.Equal(t, "bin/bench -quick", o.command())
-	o = options{native: 7, runs: 3, pods: 1000}
-	assert.Equal(t, "bin/bench -native 7 -pods 1000", o.command())
+	for want, o := range map[string]options{
+		"bin/bench -runs 3 -pods 1000 -only '^cpu/'": {only: "^cpu/", runs: 3, pods: 1000, out: "x.json", dir: "d"},
+		"bin/bench -runs 1 -pods 100 -quick":         {quick: true, runs: 1, pods: 100},
+		"bin/bench -scale":                           {scale: true, runs: 3, pods: 1000},
+		"bin/bench -tenants -quick":                  {tenants: true, quick: true},
+	} {
+		assert.Equal(t, want, o.command())
+	}
 }

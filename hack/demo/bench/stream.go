@@ -15,13 +15,16 @@ const (
 	streamGoal   = 0.5
 	streamPrefix = "stream"
 	streamEvery  = 200 * time.Millisecond
+
+	streamPods, quickStreamPods = 200, 25
 )
 
 // stream measures how long one pod waits for Longshore when there is little to do.
 func (b *bench) stream(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
+	ctx, cancel := withPatience(ctx, stepPatience)
 	defer cancel()
-	w, pods := b.testbed, b.sizes.stream
+	w, pods := b.testbed, b.size(streamPods, quickStreamPods)
+	b.logf("stream: %d pods, 5 a second", pods)
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	local, err := w.rome.watchPods(watching, offloaded)
@@ -36,26 +39,19 @@ func (b *bench) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	window, err := b.open()
-	if err != nil {
-		return err
-	}
-	if err := w.createPods(ctx, streamPrefix, pods, streamEvery); err != nil {
+	if err := w.createPods(ctx, []string{offloaded}, pods, streamEvery); err != nil {
 		return err
 	}
 	if _, err := local.running.wait(ctx, pods); err != nil {
 		return fmt.Errorf("waiting for the pods of the stream to run: %w", err)
 	}
-	if err := b.reportWindow(ctx, window, "stream", pods, false); err != nil {
-		return err
-	}
-	if err := b.reportStream(local, shadow, remote); err != nil {
+	if err := b.reportStream(pods, local, shadow, remote); err != nil {
 		return err
 	}
 	return w.removeLoad(ctx)
 }
 
-func (b *bench) reportStream(local *podSightings, shadow *sightings, remote *podSightings) error {
+func (b *bench) reportStream(pods int, local *podSightings, shadow *sightings, remote *podSightings) error {
 	created, missing := latencies(local.bound.all(), shadow.all())
 	if missing > 0 {
 		return fmt.Errorf("%d pods of the stream were bound without a ShadowPod", missing)
@@ -64,7 +60,7 @@ func (b *bench) reportStream(local *podSightings, shadow *sightings, remote *pod
 	if missing > 0 {
 		return fmt.Errorf("%d pods of the stream ran in milan without the pod in rome saying so", missing)
 	}
-	note := fmt.Sprintf("%d pods, 5 a second; watch arrival times in one process; baseline: the reference system", b.sizes.stream)
+	note := fmt.Sprintf("%d pods, 5 a second; watch arrival times in one process; baseline: the reference system", pods)
 	for _, m := range []struct {
 		name      string
 		values    []float64

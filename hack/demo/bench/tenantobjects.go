@@ -28,7 +28,6 @@ type tenant struct {
 	// namespace is the one for its pods.
 	namespace string
 	key       crypto.Signer
-	object    *authv1beta1.Tenant
 	// client acts as its virtual kubelet.
 	client client.Client
 }
@@ -70,11 +69,11 @@ func (w *testbed) introduce(ctx context.Context, t *tenant, home string, nonce [
 	if err != nil {
 		return fmt.Errorf("requesting the certificate of %q: %w", t.id, err)
 	}
-	t.object = authentication.Tenant(home, t.id, public, csr, signature, "")
-	if err := w.milan.Create(ctx, t.object); err != nil {
+	tenant := authentication.Tenant(home, t.id, public, csr, signature, "")
+	if err := w.milan.Create(ctx, tenant); err != nil {
 		return fmt.Errorf("creating Tenant %q: %w", t.id, err)
 	}
-	return w.awaitInProvider(ctx, t.object, func() bool { return t.object.Status.AuthParams != nil && t.object.Status.TenantNamespace != "" })
+	return w.awaitInProvider(ctx, tenant, func() bool { return tenant.Status.AuthParams != nil && tenant.Status.TenantNamespace != "" })
 }
 
 // requestCapacity creates the ResourceSlice and the NamespaceMap as copies of the consumer's.
@@ -145,54 +144,6 @@ func (w *testbed) awaitInProvider(ctx context.Context, object client.Object, don
 		}
 	}
 	return nil
-}
-
-// addProvider gives the consumer the credentials of a tenant as those of another provider: all are milan.
-func (w *testbed) addProvider(ctx context.Context, t *tenant) error {
-	provider := "provider-" + t.id
-	home := authentication.TenantNamespace(provider)
-	identity, err := authentication.ControlPlaneIdentity(home.Name, provider, t.object)
-	if err != nil {
-		return fmt.Errorf("making provider %q: %w", provider, err)
-	}
-	private, _, err := authentication.EncodeKey(t.key)
-	if err != nil {
-		return fmt.Errorf("encoding the key of %q: %w", t.id, err)
-	}
-	secret, err := authentication.KubeconfigSecret(identity, private)
-	if err != nil {
-		return fmt.Errorf("making provider %q: %w", provider, err)
-	}
-	for _, object := range []client.Object{home, secret} {
-		if err := w.rome.Create(ctx, object); err != nil {
-			return fmt.Errorf("making provider %q: %w", provider, err)
-		}
-	}
-	return nil
-}
-
-// waitProviders waits until the consumer has as many ForeignClusters whose API servers answer.
-func (w *testbed) waitProviders(ctx context.Context, count int) error {
-	for {
-		list := &liqocorev1beta1.ForeignClusterList{}
-		if err := w.rome.List(ctx, list); err != nil {
-			return fmt.Errorf("listing ForeignClusters: %w", err)
-		}
-		established := 0
-		for i := range list.Items {
-			for _, c := range list.Items[i].Status.Conditions {
-				if c.Type == liqocorev1beta1.APIServerStatusCondition && c.Status == liqocorev1beta1.ConditionStatusEstablished {
-					established++
-				}
-			}
-		}
-		if established >= count {
-			return nil
-		}
-		if err := pause(ctx, tenantPoll); err != nil {
-			return fmt.Errorf("%d of %d providers answer: %w", established, count, err)
-		}
-	}
 }
 
 // shadowPodOf is a ShadowPod of a tenant with requests.

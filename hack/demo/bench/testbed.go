@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -26,17 +25,15 @@ const (
 	plain     = "bench-plain"
 
 	simulatedNodes = 3
-	podsPerNode    = "2000"
-	virtualPods    = "4000"
+	// writers is how many requests this client has under way.
+	writers     = 16
+	podsPerNode = "2000"
+	virtualPods = "4000"
 
 	// schedulerQPS lifts the schedulers' own throttle of 50 bindings a second, which
 	// would hide everything else; the controller managers' is lifted by the rig.
 	schedulerQPS = "--kube-api-qps=1000"
 	schedulerTop = "--kube-api-burst=1000"
-
-	// restartReset makes the pause before a killed process starts again a second, also after many kills: it
-	// would double each time.
-	restartReset = 20 * time.Second
 
 	startPatience = 5 * time.Minute
 	stepPatience  = 8 * time.Minute
@@ -59,56 +56,44 @@ type testbed struct {
 	dir    string
 	// template is a ShadowPod as the virtual kubelet makes it, for the plain client.
 	template *offloadingv1beta1.ShadowPod
-	// took is how long the steps of the preparation took.
-	took preparation
+	// peering and virtualNode are how long these steps of the preparation took.
+	peering, virtualNode time.Duration
 }
-
-// preparation is how long the steps took that an administrator waits for.
-type preparation struct{ peering, virtualNode time.Duration }
 
 type testbedOptions struct {
-	// longshore is the server binary, dir the folder of data and logs.
-	longshore, dir string
-	// audit logs every request, to count them.
-	audit, profiling bool
-	// separate gives the controller managers and the schedulers processes of their own.
-	separate bool
-	// simulatedNodes is the number of the provider's nodes; 0 means simulatedNodes.
-	simulatedNodes int
+	// moreNodes is the number of the provider's nodes beside simulatedNodes.
+	moreNodes int
 	// change alters the values of the chart; it may be nil.
 	change func(cluster string, values map[string]any)
-	logf   func(string, ...any)
 }
 
-// nodes returns the number of the provider's nodes.
-func (o *testbedOptions) nodes() int {
-	if o.simulatedNodes > 0 {
-		return o.simulatedNodes
-	}
-	return simulatedNodes
-}
-
-// startTestbed starts two clusters and installs, peers and offloads, as the demo does.
-func startTestbed(ctx context.Context, o testbedOptions) (*testbed, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not done after %s", startPatience))
+// inTestbed starts two clusters, installs, peers and offloads as the demo does, measures, and stops them.
+func (b *bench) inTestbed(ctx context.Context, o testbedOptions, measure func(context.Context) error) (err error) {
+	starting, cancel := withPatience(ctx, startPatience)
 	defer cancel()
-	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
-		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
-		SimulatedNodes: o.nodes(), PodsPerNode: podsPerNode, Audit: o.audit,
-		SchedulerArgs: []string{schedulerQPS, schedulerTop}, SeparateProcesses: o.separate, BackoffReset: restartReset,
-		Step: func(step string) { o.logf("%s", step) },
+	dir, err := os.MkdirTemp(b.dir, "clusters-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the clusters: %w", err)
+	}
+	clusters, err := rig.StartClusters(starting, rig.StartOptions{
+		Dir: dir, LogDir: filepath.Join(dir, "logs"), Longshore: b.longshore,
+		SimulatedNodes: simulatedNodes + o.moreNodes, PodsPerNode: podsPerNode, Audit: true,
+		SchedulerArgs: []string{schedulerQPS, schedulerTop},
+		Step:          func(step string) { b.logf("%s", step) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("starting the clusters: %w", err)
+		return fmt.Errorf("starting the clusters: %w", err)
 	}
-	w := &testbed{rig: clusters, dir: o.dir}
-	if err := w.prepare(ctx, o); err != nil {
-		return nil, errors.Join(err, w.stop(context.WithoutCancel(ctx)))
+	b.testbed = &testbed{rig: clusters, dir: dir}
+	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
+	b.logf("installing Longshore, peering, virtual node, offloaded namespace")
+	if err := b.testbed.prepare(starting, o.change); err != nil {
+		return err
 	}
-	return w, nil
+	return measure(ctx)
 }
 
-func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
+func (w *testbed) prepare(ctx context.Context, change func(string, map[string]any)) error {
 	for _, name := range []string{rig.Consumer, rig.Provider} {
 		w.audit = append(w.audit, &auditLog{cluster: name, path: rig.AuditLog(w.dir, name)})
 	}
@@ -123,11 +108,6 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 		return err
 	}
 	quiet := func(string) {}
-	o.logf("installing Longshore in both clusters")
-	change := o.change
-	if o.profiling {
-		change = profiling
-	}
 	if err := r.Install(ctx, change); err != nil {
 		return err
 	}
@@ -136,40 +116,20 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 			return err
 		}
 	}
-	o.logf("peering, virtual node, offloaded namespace")
 	began := time.Now()
 	if err := r.Peer(ctx, quiet); err != nil {
 		return err
 	}
-	w.took.peering = time.Since(began)
+	w.peering = time.Since(began)
 	began = time.Now()
 	if err := r.CreateVirtualNode(ctx, rig.Capacity("256", "1024Gi", virtualPods), quiet); err != nil {
 		return err
 	}
-	w.took.virtualNode = time.Since(began)
+	w.virtualNode = time.Since(began)
 	if err := r.Rome.Offload(ctx, offloaded, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet); err != nil {
 		return err
 	}
 	return w.namespaces(ctx)
-}
-
-// createVirtualNodes makes further virtual nodes of milan.
-func (w *testbed) createVirtualNodes(ctx context.Context, names []string) error {
-	r, err := rig.Open(w.rig.Connection())
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(scaleRequests)
-	for _, name := range names {
-		group.Go(func() error {
-			return r.CreateNamedVirtualNode(ctx, name, rig.Capacity("256", "1024Gi", virtualPods), func(string) {})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("creating virtual nodes: %w", err)
-	}
-	return nil
 }
 
 // namespaces finds the remote namespace and makes the plain client's.
@@ -227,6 +187,11 @@ func (s *side) waitEmpty(ctx context.Context, namespace string) error {
 			return fmt.Errorf("waiting until %q of %q is empty: %w", namespace, s.Name, err)
 		}
 	}
+}
+
+// withPatience returns a context that ends with an error which says how long was waited.
+func withPatience(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -6,102 +6,79 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
-// What the reference system needs per offloaded pod (same source as the stream's).
-const (
-	referenceRequests    = 22.1
-	referenceCPU         = 0.036
-	referenceRigCPU      = 0.18
-	requestsGoal         = 9
-	cpuGoal              = 0.5
-	cpuUnit, requestUnit = "CPU-s/pod", "requests/pod"
-)
+// settleAfterLoad is how long the last reports and events of a load may take.
+const settleAfterLoad = 3 * time.Second
 
-// window is the time between two readings of what was asked and used.
-type window struct{ before usages }
+// window is what was asked and used while something was done.
+type window struct {
+	asked         counts
+	before, after usages
+}
 
-// open begins a window.
-func (b *bench) open() (window, error) {
+// during does something, waits until what it left to be done is over, and returns what was asked and used.
+func (b *bench) during(ctx context.Context, settle time.Duration, do func(context.Context) error) (w window, err error) {
 	if err := b.testbed.audit.mark(); err != nil {
 		return window{}, err
 	}
-	before, err := b.testbed.usage()
-	return window{before}, err
+	if w.before, err = b.testbed.usage(); err != nil {
+		return window{}, err
+	}
+	if err := do(ctx); err != nil {
+		return window{}, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return window{}, err
+	}
+	if w.after, err = b.testbed.usage(); err != nil {
+		return window{}, err
+	}
+	w.asked, err = b.testbed.audit.since()
+	return w, err
 }
 
-// reportWindow ends a window after a moment in which the last reports and events come
-// in, and records requests and CPU time per pod. Goals are those of the burst.
-func (b *bench) reportWindow(ctx context.Context, w window, suffix string, pods int, detailed bool) error {
-	if err := pause(ctx, settleAfterLoad); err != nil {
-		return err
-	}
-	after, err := b.testbed.usage()
-	if err != nil {
-		return err
-	}
-	asked, err := b.testbed.audit.since()
-	if err != nil {
-		return err
-	}
-	if suffix != "" {
-		suffix = "-" + suffix
-	}
-	b.reportRequests(asked, suffix, pods, detailed)
-	b.reportCPU(w.before, after, suffix, pods, detailed)
-	return nil
-}
-
-func (b *bench) reportRequests(asked counts, suffix string, pods int, detailed bool) {
-	per := func(n int) float64 { return float64(n) / float64(pods) }
-	counted := func(r request) bool { return r.Ours && !r.lease() }
-	note := fmt.Sprintf("all requests of Longshore in both clusters while %d pods were offloaded, events included, leases not; baseline: the reference system", pods)
-	b.record.add(
-		compare("requests/per-pod"+suffix, requestUnit, per(asked.sum(counted)), referenceRequests, valueGoal(requestsGoal), note),
-		figure("requests/failed-per-pod"+suffix, requestUnit, per(asked.sum(func(r request) bool { return counted(r) && r.Failed })), "part of the above that the API servers refused"),
-		figure("requests/leases"+suffix, "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.lease() })), "by Longshore in the same time, not part of the above"),
-	)
-	if !detailed {
-		return
-	}
-	groups := asked.group(func(r request) string {
-		if !counted(r) {
-			return ""
+// cpu is the time used by the processes that keep wants, of those that live.
+func (w *window) cpu(keep func(string) bool) float64 {
+	total := 0.0
+	for process, used := range w.after {
+		if keep(process) {
+			total += used.cpu - w.before[process].cpu
 		}
-		return r.String()
-	})
-	for _, name := range byCount(groups) {
-		b.record.add(figure("requests/per-pod/"+name, requestUnit, per(groups[name]), ""))
+	}
+	return total
+}
+
+// requests adds up the requests that keep wants.
+func (w *window) requests(keep func(request) bool) float64 { return float64(w.asked.sum(keep)) }
+
+// logRequests logs Longshore's requests by component, cluster, verb and resource, the most frequent first.
+func (b *bench) logRequests(what string, asked counts) {
+	groups := map[string]int{}
+	for r, n := range asked {
+		if r.Ours {
+			groups[r.String()] += n
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(groups), func(a, b string) int { return groups[b] - groups[a] }) {
+		b.logf("%s: %6d %s", what, groups[name], name)
 	}
 }
 
 // String is component@cluster/verb/resource.
 func (r request) String() string {
-	return r.Who + "@" + r.Cluster + "/" + r.Verb + "/" + strings.TrimPrefix(r.Resource, "/")
+	return fmt.Sprintf("%s@%s/%s/%s", r.Who, r.Cluster, r.Verb, strings.TrimPrefix(r.Resource, "/"))
 }
 
-// byCount sorts names by their number, largest first.
-func byCount(groups map[string]int) []string {
-	return slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
-		if groups[a] != groups[b] {
-			return groups[b] - groups[a]
-		}
-		return strings.Compare(a, b)
-	})
-}
+// ofLongshore reports whether Longshore sent the request and it is not about a lease.
+func (r request) ofLongshore() bool { return r.Ours && !r.lease() }
 
-func (b *bench) reportCPU(before, after usages, suffix string, pods int, detailed bool) {
-	per := func(keep func(string) bool) float64 { return cpuBetween(before, after, keep) / float64(pods) }
-	note := fmt.Sprintf("user and system time while %d pods were offloaded; baseline: the reference system", pods)
-	b.record.add(
-		compare("cpu/longshore-per-pod"+suffix, cpuUnit, per(ours), referenceCPU, ratioGoal(cpuGoal), note),
-		compare("cpu/rig-per-pod"+suffix, cpuUnit, per(func(string) bool { return true }), referenceRigCPU, ratioGoal(cpuGoal),
-			note+"; control planes, kwok and this client included"),
-	)
-	if !detailed {
-		return
-	}
-	for _, process := range slices.Sorted(maps.Keys(after)) {
-		b.record.add(figure("cpu/per-pod/"+process, cpuUnit, per(func(name string) bool { return name == process }), ""))
-	}
+// disturbs reports whether Longshore sent the request although nothing happens.
+func (r request) disturbs() bool { return r.ofLongshore() && !r.heartbeat() }
+
+// heartbeat reports whether a virtual kubelet sends the request periodically: the health
+// check of the provider, and the reads and writes of its own Node's status.
+func (r request) heartbeat() bool {
+	return r.Resource == "/livez" || r.Who == "virtual-kubelet" && (r.Resource == "nodes" || r.Resource == "nodes/status")
 }
