@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 
@@ -43,12 +44,6 @@ func (r request) lease() bool { return r.Resource == "leases" }
 
 // counts are numbers of requests.
 type counts map[request]int
-
-func (c counts) add(other counts) {
-	for key, n := range other {
-		c[key] += n
-	}
-}
 
 // sum adds up the requests that keep wants.
 func (c counts) sum(keep func(request) bool) int {
@@ -126,55 +121,46 @@ func (e *auditEvent) request(cluster string) request {
 	return r
 }
 
-// auditLog is a place in a growing audit log.
-type auditLog struct {
-	cluster, path string
-	from          int64
+// auditLogs are the growing audit logs of both clusters, and how much of each was there at the mark.
+type auditLogs struct {
+	paths map[string]string
+	from  map[string]int64
 }
 
-// mark remembers the end of the log: what comes after it is counted.
-func (a *auditLog) mark() error {
-	info, err := os.Stat(a.path)
-	if err != nil {
-		return fmt.Errorf("marking the audit log of %q: %w", a.cluster, err)
+// mark remembers the ends of the logs: what comes after them is counted.
+func (a *auditLogs) mark() error {
+	a.from = map[string]int64{}
+	for cluster, path := range a.paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("marking the audit log of %q: %w", cluster, err)
+		}
+		a.from[cluster] = info.Size()
 	}
-	a.from = info.Size()
 	return nil
 }
 
 // since counts the requests after the mark.
-func (a *auditLog) since() (counts, error) {
-	file, err := os.Open(a.path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log of %q: %w", a.cluster, err)
-	}
-	defer file.Close()
-	if _, err := file.Seek(a.from, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("seeking in the audit log of %q: %w", a.cluster, err)
-	}
-	return countRequests(a.cluster, file)
-}
-
-// auditLogs are those of both clusters.
-type auditLogs []*auditLog
-
-func (logs auditLogs) mark() error {
-	for _, log := range logs {
-		if err := log.mark(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (logs auditLogs) since() (counts, error) {
+func (a *auditLogs) since() (counts, error) {
 	all := counts{}
-	for _, log := range logs {
-		found, err := log.since()
+	for cluster, path := range a.paths {
+		found, err := countFrom(cluster, path, a.from[cluster])
 		if err != nil {
 			return nil, err
 		}
-		all.add(found)
+		maps.Copy(all, found) // a request names its cluster
 	}
 	return all, nil
+}
+
+func countFrom(cluster, path string, from int64) (counts, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log of %q: %w", cluster, err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("seeking in the audit log of %q: %w", cluster, err)
+	}
+	return countRequests(cluster, file)
 }

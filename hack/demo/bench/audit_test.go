@@ -72,7 +72,7 @@ func TestOnlyWhatComesAfterTheMarkIsCounted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	lines := strings.SplitAfter(auditLines, "\n")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[:3], "")), 0o600))
-	logs := auditLogs{{cluster: "milan", path: path}}
+	logs := auditLogs{paths: map[string]string{"milan": path}}
 	require.NoError(t, logs.mark())
 	require.NoError(t, os.WriteFile(path, []byte(auditLines), 0o600))
 	found, err := logs.since()

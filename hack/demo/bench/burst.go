@@ -10,17 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// What the reference system needs for a burst of 1,000 pods, in seconds, and the plain
-// client beside it; and per offloaded pod (same source as the stream's).
+// What the reference system needs per offloaded pod in a burst of 1,000 (same source as the stream's).
 const (
-	referenceBurst        = 1000
-	referenceShadowsExist = 44.5
-	referencePodsRunning  = 85.9
-	referencePlainCreated = 9.4
-	referencePlainRunning = 17.6
-	referenceRequests     = 22.1
-	referenceCPU          = 0.036
-	referenceRigCPU       = 0.18
+	referenceBurst    = 1000
+	referenceRequests = 22.1
+	referenceCPU      = 0.036
+	referenceRigCPU   = 0.18
 
 	burstCreatedGoal = 1.5
 	burstRunningGoal = 2.0
@@ -65,10 +60,6 @@ func (b *bench) burst(ctx context.Context, run int) error {
 // plain client and of the floor.
 func (b *bench) reportBurst(through, plainly, floor burstCost) {
 	note := fmt.Sprintf("%d pods from the first Deployment's creation; baseline: the plain client in the same run, ShadowPods created with 10 requests under way, then their pods run", b.pods)
-	if b.pods == referenceBurst {
-		note += fmt.Sprintf("; the reference system: ShadowPods %gs, running %gs, beside a plain client's %gs and %gs",
-			referenceShadowsExist, referencePodsRunning, referencePlainCreated, referencePlainRunning)
-	}
 	removed := fmt.Sprintf("from the deletion of %d pods' Deployments until nothing is left on either side; baseline: ", b.pods)
 	asked := func(c burstCost) float64 { return c.removal.requests(request.ofLongshore) / float64(b.pods) }
 	b.record.add(

@@ -33,9 +33,9 @@ const (
 )
 
 type options struct {
-	only, out, longshore, dir string
-	runs, pods                int
-	scale, tenants, quick     bool
+	only, out, longshore  string
+	runs, pods            int
+	scale, tenants, quick bool
 }
 
 // bench is one run of this command.
@@ -43,7 +43,9 @@ type bench struct {
 	options
 	record  *recorder
 	testbed *testbed
-	logf    func(format string, arguments ...any)
+	// dir is for the clusters' data and logs.
+	dir  string
+	logf func(format string, arguments ...any)
 }
 
 func main() {
@@ -59,7 +61,6 @@ func main() {
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out; the results are only printed")
 	flags.StringVar(&o.out, "out", "", "where the results are written, in the place of earlier ones with the same names; empty: "+resultsFile+", or, with -quick, nowhere")
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
-	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one, which stays after a failure")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -90,6 +91,7 @@ func run(ctx context.Context, o options) error {
 	b := &bench{options: o, record: newRecorder(o.command(), from, only.MatchString), logf: func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
 	}}
+	b.record.small = o.quick
 	err = b.measure(ctx)
 	results := b.record.results()
 	if len(results) == 0 {
@@ -142,18 +144,16 @@ func (o *options) shorter(wait time.Duration) time.Duration {
 
 // measure takes the wanted measures: those first that need a quiet machine and no cluster.
 func (b *bench) measure(ctx context.Context) (err error) {
-	if b.dir == "" {
-		if b.dir, err = os.MkdirTemp("", "longshore-bench-"); err != nil {
-			return fmt.Errorf("making a folder for the clusters: %w", err)
-		}
-		defer func() {
-			if err != nil {
-				b.logf("data and logs are in %s", b.dir)
-				return
-			}
-			err = os.RemoveAll(b.dir)
-		}()
+	if b.dir, err = os.MkdirTemp("", "longshore-bench-"); err != nil {
+		return fmt.Errorf("making a folder for the clusters: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			b.logf("data and logs are in %s", b.dir)
+			return
+		}
+		err = os.RemoveAll(b.dir)
+	}()
 	if b.scale {
 		return b.measureScale(ctx)
 	}
@@ -166,7 +166,7 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		}
 	}
 	if b.wants("stream", "burst", "requests", "cpu", "memory", "quiet") {
-		if err := b.inTestbed(ctx, testbedOptions{}, b.loads); err != nil {
+		if err := b.inTestbed(ctx, nil, b.loads); err != nil {
 			return err
 		}
 	}

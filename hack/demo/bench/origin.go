@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // origin is what was measured, when and where.
@@ -31,36 +25,23 @@ func newOrigin(ctx context.Context) (origin, error) {
 	return origin{commit: strings.TrimSpace(string(commit)), date: time.Now().UTC().Format(time.DateOnly), machine: machine}, err
 }
 
-// describeMachine names the processors, the memory and the kernel.
+// describeMachine names the processors.
 func describeMachine() (string, error) {
 	processors, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return "", fmt.Errorf("reading the processors: %w", err)
 	}
-	memory, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return "", fmt.Errorf("reading the memory: %w", err)
-	}
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return "", fmt.Errorf("reading the kernel's version: %w", err)
-	}
-	model := procField(bytes.NewReader(processors), "model name")
+	model := procField(processors, "model name")
 	if model == "" {
 		model = runtime.GOARCH
 	}
-	kib, err := strconv.ParseFloat(strings.TrimSuffix(procField(bytes.NewReader(memory), "MemTotal"), " kB"), 64)
-	if err != nil {
-		return "", fmt.Errorf("reading the memory: %w", err)
-	}
-	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s", runtime.NumCPU(), model, kib/(1<<20), unix.ByteSliceToString(name.Release[:])), nil
+	return fmt.Sprintf("%d x %s", runtime.NumCPU(), model), nil
 }
 
 // procField returns the first value of a name in a file of /proc, empty if there is none.
-func procField(file io.Reader, name string) string {
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
+func procField(content []byte, name string) string {
+	for line := range strings.Lines(string(content)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)
 		}
 	}

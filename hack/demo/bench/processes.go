@@ -117,7 +117,7 @@ func parseStat(content []byte) (processStat, error) {
 // parseMemory returns the MiB of a field of /proc/PID/status; 0 when the
 // kernel does not report it.
 func parseMemory(content []byte, name string) float64 {
-	kib, err := strconv.ParseFloat(strings.TrimSuffix(procField(bytes.NewReader(content), name), " kB"), 64)
+	kib, err := strconv.ParseFloat(strings.TrimSuffix(procField(content, name), " kB"), 64)
 	if err != nil {
 		return 0
 	}

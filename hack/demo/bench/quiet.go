@@ -25,12 +25,8 @@ func (b *bench) quiet(ctx context.Context) error {
 		return err
 	}
 	note := fmt.Sprintf("in %s with %d pods", b.shorter(quietMinute), b.pods)
-	bound := valueGoal(quietGoal)
-	if b.quick {
-		bound = goal{}
-	}
 	b.record.add(
-		figure("quiet/longshore-all-requests", "requests", w.requests(func(r request) bool { return r.Ours }), "leases and heartbeats included, "+note).bounded(bound),
+		figure("quiet/longshore-all-requests", "requests", w.requests(func(r request) bool { return r.Ours }), "leases and heartbeats included, "+note).bounded(valueGoal(quietGoal)),
 		figure("quiet/longshore-requests", "requests", w.requests(request.disturbs),
 			"neither leases nor heartbeats (a virtual kubelet's Node, and its question whether the provider lives), "+note).bounded(valueGoal(0)),
 		figure("quiet/longshore-cpu", "CPU-s", w.cpu(ours), note),

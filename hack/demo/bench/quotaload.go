@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -28,10 +27,6 @@ type admissionTimes struct {
 	creation []float64
 	// slow is the share of admissions in the webhook that took longer than the goal, in percent.
 	slow float64
-	// webhookCPU is the CPU time of the webhook for each ShadowPod, in milliseconds.
-	webhookCPU float64
-	// writes of the status of Quotas for each ShadowPod.
-	writes float64
 }
 
 // admitShadowPods loads the provider with ShadowPods of all tenants that Quotas admit, then in the same way a
@@ -48,7 +43,7 @@ func (t *tenancy) admitShadowPods(ctx context.Context) error {
 	t.logf("tenants: the provider enforces no Quotas")
 	err = r.Install(ctx, func(cluster string, values map[string]any) {
 		if cluster == t.testbed.milan.Name {
-			values["provider"] = mergeValues(values["provider"], "resourceEnforcement", false)
+			values["provider"] = map[string]any{"resourceEnforcement": false}
 		}
 	})
 	if err != nil {
@@ -64,31 +59,14 @@ func (t *tenancy) admitShadowPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bound := valueGoal(1)
-	if t.quick {
-		bound = goal{}
-	}
 	note := fmt.Sprintf("%d ShadowPods a second of %d tenants for %d s; baseline: the same without Quotas", t.sizes.rate, t.sizes.tenants, t.sizes.seconds)
 	t.record.add(
-		compare("tenants/quota-admissions-over-10ms", "%", with.slow, without.slow, bound,
+		compare("tenants/quota-admissions-over-10ms", "%", with.slow, without.slow, valueGoal(1),
 			"admissions in the webhook that took longer than 10 ms: at most 1 % means that p99 is at most 10 ms; "+note),
 		compare("tenants/quota-creation-p50", "ms", percentile(with.creation, 0.5), percentile(without.creation, 0.5), goal{}, "whole requests of the tenants; "+note),
 		compare("tenants/quota-creation-p99", "ms", percentile(with.creation, 0.99), percentile(without.creation, 0.99), goal{}, "whole requests of the tenants; "+note),
-		figure("tenants/quota-writes", requestUnit, with.writes, "writes of the status of Quotas for each ShadowPod; "+note),
-		compare("tenants/quota-webhook-cpu", "ms", with.webhookCPU, without.webhookCPU, goal{}, "CPU time of the provider's webhook for each ShadowPod; "+note),
 	)
 	return nil
-}
-
-// mergeValues returns values of the chart with one more.
-func mergeValues(values any, name string, value any) map[string]any {
-	merged, ok := values.(map[string]any)
-	if !ok {
-		return map[string]any{name: value}
-	}
-	merged = maps.Clone(merged)
-	merged[name] = value
-	return merged
 }
 
 // load creates ShadowPods at a constant rate, of the tenants in turn, and deletes them.
@@ -99,11 +77,7 @@ func (t *tenancy) load(ctx context.Context, prefix string) (times admissionTimes
 	if err != nil {
 		return admissionTimes{}, err
 	}
-	w, err := t.during(ctx, 0, func(ctx context.Context) (err error) {
-		times.creation, err = t.createShadowPods(ctx, prefix, count)
-		return err
-	})
-	if err != nil {
+	if times.creation, err = t.createShadowPods(ctx, prefix, count); err != nil {
 		return admissionTimes{}, err
 	}
 	after, err := t.testbed.webhookLatency(ctx)
@@ -115,8 +89,6 @@ func (t *tenancy) load(ctx context.Context, prefix string) (times admissionTimes
 		return admissionTimes{}, fmt.Errorf("the webhook counted %v admissions of %d ShadowPods", all, count)
 	}
 	times.slow = 100 * (1 - (after.fast-before.fast)/all)
-	times.webhookCPU = 1000 * w.cpu(func(process string) bool { return process == providerWebhook }) / float64(count)
-	times.writes = w.requests(func(r request) bool { return r.Verb == "update" && r.Resource == "quotas/status" }) / float64(count)
 	return times, t.removeShadowPods(ctx)
 }
 

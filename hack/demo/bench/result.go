@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"text/tabwriter"
 )
@@ -40,7 +39,7 @@ type Result struct {
 	Commit string `json:"commit"`
 	// Date of the run (UTC).
 	Date string `json:"date"`
-	// Machine names processors, memory and kernel.
+	// Machine names the processors.
 	Machine string `json:"machine"`
 }
 
@@ -81,7 +80,9 @@ func compare(name, unit string, value, baseline float64, g goal, notes string) s
 
 // recorder collects samples; results of the same name become one.
 type recorder struct {
-	wanted  func(name string) bool
+	wanted func(name string) bool
+	// small figures have no goals.
+	small   bool
 	command string
 	origin  origin
 	order   []string
@@ -96,6 +97,9 @@ func (r *recorder) add(samples ...sample) {
 	for _, s := range samples {
 		if !r.wanted(s.name) || math.IsNaN(s.value) || math.IsInf(s.value, 0) {
 			continue
+		}
+		if r.small {
+			s.goal = goal{}
 		}
 		if _, known := r.samples[s.name]; !known {
 			r.order = append(r.order, s.name)
@@ -174,7 +178,14 @@ func save(path string, results []Result) error {
 			known[at] = results[i]
 		}
 	}
-	return write(path, known)
+	content, err := json.MarshalIndent(known, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the results: %w", err)
+	}
+	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	return nil
 }
 
 // read returns the results of earlier runs; a missing file has none.
@@ -191,24 +202,6 @@ func read(path string) ([]Result, error) {
 		return nil, fmt.Errorf("reading earlier results from %s (-out names another file): %w", path, err)
 	}
 	return results, nil
-}
-
-// write replaces the file, all or nothing.
-func write(path string, results []Result) error {
-	content, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the results: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making the folder of the results: %w", err)
-	}
-	if err := os.WriteFile(path+".new", append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
-	}
-	return nil
 }
 
 // table prints the results for people.

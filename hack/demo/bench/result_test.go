@@ -71,9 +71,9 @@ func TestRounding(t *testing.T) {
 }
 
 func TestResultsAreWrittenAsAList(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bench", "results.json")
+	path := filepath.Join(t.TempDir(), "results.json")
 	want := recorded("", compare("a", "ms", 1, 2, ratioGoal(0.5), "n"), figure("b", "MiB", 3, ""))
-	require.NoError(t, write(path, want))
+	require.NoError(t, save(path, want))
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var got []Result
@@ -101,7 +101,7 @@ func TestEarlierResultsAreRead(t *testing.T) {
 	results, err := read(path)
 	require.NoError(t, err)
 	assert.Empty(t, results, "the file does not exist")
-	require.NoError(t, write(path, recorded("", figure("a", "s", 1, ""))))
+	require.NoError(t, save(path, recorded("", figure("a", "s", 1, ""))))
 	results, err = read(path)
 	require.NoError(t, err)
 	assert.Len(t, results, 1)
@@ -139,7 +139,7 @@ func TestWhatIsWanted(t *testing.T) {
 
 func TestCommandHoldsWhatTheFiguresDependOn(t *testing.T) {
 	for want, o := range map[string]options{
-		"bin/bench -runs 3 -pods 1000 -only '^cpu/'": {only: "^cpu/", runs: 3, pods: 1000, out: "x.json", dir: "d"},
+		"bin/bench -runs 3 -pods 1000 -only '^cpu/'": {only: "^cpu/", runs: 3, pods: 1000, out: "x.json"},
 		"bin/bench -runs 1 -pods 100 -quick":         {quick: true, runs: 1, pods: 100},
 		"bin/bench -scale":                           {scale: true, runs: 3, pods: 1000},
 		"bin/bench -tenants -quick":                  {tenants: true, quick: true},

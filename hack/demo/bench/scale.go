@@ -25,9 +25,6 @@ var (
 )
 
 const (
-	scalePatience = 45 * time.Minute
-	// moreNodes is how many nodes the provider has beside those of the burst, with podsPerNode pods each.
-	moreNodes    = 5
 	streamPeriod = 50 * time.Millisecond
 	// restAfterLoad is how long nothing happens before memory is measured: processes return what only a
 	// burst needed ten to twenty seconds later.
@@ -47,13 +44,13 @@ type scale struct {
 }
 
 func (b *bench) measureScale(ctx context.Context) error {
-	ctx, cancel := withPatience(ctx, scalePatience)
+	ctx, cancel := withPatience(ctx, longPatience)
 	defer cancel()
 	s := &scale{bench: b, sizes: fullScale}
 	if b.quick {
 		s.sizes = quickScale
 	}
-	return b.inTestbed(ctx, testbedOptions{moreNodes: moreNodes}, func(ctx context.Context) error {
+	return b.inTestbed(ctx, nil, func(ctx context.Context) error {
 		for _, step := range []func(context.Context) error{
 			s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.quietMinute, s.streamPods,
 		} {
@@ -183,14 +180,10 @@ func (s *scale) streamPods(ctx context.Context) error {
 	if missing > 0 {
 		return fmt.Errorf("%d pods of the stream were bound without a ShadowPod", missing)
 	}
-	bound := valueGoal(latencyGoal)
-	if s.quick {
-		bound = goal{}
-	}
 	note := "stream of 20 pods a second beside all that exist; watch arrival times in one process; " + s.note()
 	s.record.add(
 		figure("scale/scheduled-to-shadowpod-p50", "ms", percentile(created, 0.50), note),
-		figure("scale/scheduled-to-shadowpod-p99", "ms", percentile(created, 0.99), note).bounded(bound),
+		figure("scale/scheduled-to-shadowpod-p99", "ms", percentile(created, 0.99), note).bounded(valueGoal(latencyGoal)),
 	)
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto"
 	"fmt"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,9 +18,6 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
-
-// tenantPoll is the pause between reads of an object that is awaited.
-const tenantPoll = 100 * time.Millisecond
 
 // tenant is a consumer of which only the wire exists: what its replicator would send to the provider.
 type tenant struct {
@@ -117,33 +114,19 @@ func (w *testbed) requestCapacity(ctx context.Context, t *tenant, home string) e
 
 // awaitQuota waits until a user has a Quota.
 func (w *testbed) awaitQuota(ctx context.Context, user string) error {
-	for {
+	return until(ctx, fmt.Sprintf("%q has a Quota", user), func() (bool, error) {
 		list := &offloadingv1beta1.QuotaList{}
-		if err := w.milan.List(ctx, list); err != nil {
-			return fmt.Errorf("listing Quotas: %w", err)
-		}
-		for i := range list.Items {
-			if list.Items[i].Spec.User == user {
-				return nil
-			}
-		}
-		if err := pause(ctx, tenantPoll); err != nil {
-			return fmt.Errorf("waiting for the Quota of %q: %w", user, err)
-		}
-	}
+		err := w.milan.List(ctx, list)
+		return slices.ContainsFunc(list.Items, func(q offloadingv1beta1.Quota) bool { return q.Spec.User == user }), err
+	})
 }
 
 // awaitInProvider reads an object in the provider until it is as expected.
 func (w *testbed) awaitInProvider(ctx context.Context, object client.Object, done func() bool) error {
-	for !done() {
-		if err := pause(ctx, tenantPoll); err != nil {
-			return fmt.Errorf("waiting for %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
-		}
-		if err := w.milan.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			return fmt.Errorf("reading %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
-		}
-	}
-	return nil
+	return until(ctx, fmt.Sprintf("%T %s/%s is ready", object, object.GetNamespace(), object.GetName()), func() (bool, error) {
+		err := w.milan.Get(ctx, client.ObjectKeyFromObject(object), object)
+		return err == nil && done(), err
+	})
 }
 
 // shadowPodOf is a ShadowPod of a tenant with requests.

@@ -20,7 +20,6 @@ var (
 )
 
 const (
-	tenantsPatience = 20 * time.Minute
 	// referencePeering is how long the reference system takes for a pair on these clusters.
 	referencePeering   = 5.5
 	peeringGoal        = 3
@@ -35,13 +34,13 @@ const (
 
 // measureTenants measures a provider with many consumers.
 func (b *bench) measureTenants(ctx context.Context) error {
-	ctx, cancel := withPatience(ctx, tenantsPatience)
+	ctx, cancel := withPatience(ctx, longPatience)
 	defer cancel()
 	t := &tenancy{bench: b, sizes: fullTenants}
 	if b.quick {
 		t.sizes = quickTenants
 	}
-	return b.inTestbed(ctx, testbedOptions{moreNodes: moreNodes}, func(ctx context.Context) error {
+	return b.inTestbed(ctx, nil, func(ctx context.Context) error {
 		t.reportPeering()
 		if err := t.createTenants(ctx); err != nil {
 			return err

@@ -24,7 +24,7 @@ const (
 	offloaded = "bench"
 	plain     = "bench-plain"
 
-	simulatedNodes = 3
+	simulatedNodes = 8
 	// writers is how many requests this client has under way.
 	writers     = 16
 	podsPerNode = "2000"
@@ -35,8 +35,10 @@ const (
 	schedulerQPS = "--kube-api-qps=1000"
 	schedulerTop = "--kube-api-burst=1000"
 
+	poll          = 100 * time.Millisecond
 	startPatience = 5 * time.Minute
 	stepPatience  = 8 * time.Minute
+	longPatience  = 45 * time.Minute
 )
 
 // side is one cluster with the clients that the benchmark measures with.
@@ -53,22 +55,15 @@ type testbed struct {
 	// remote is the namespace in milan that the offloaded one is mapped to.
 	remote string
 	audit  auditLogs
-	dir    string
 	// template is a ShadowPod as the virtual kubelet makes it, for the plain client.
 	template *offloadingv1beta1.ShadowPod
 	// peering and virtualNode are how long these steps of the preparation took.
 	peering, virtualNode time.Duration
 }
 
-type testbedOptions struct {
-	// moreNodes is the number of the provider's nodes beside simulatedNodes.
-	moreNodes int
-	// change alters the values of the chart; it may be nil.
-	change func(cluster string, values map[string]any)
-}
-
 // inTestbed starts two clusters, installs, peers and offloads as the demo does, measures, and stops them.
-func (b *bench) inTestbed(ctx context.Context, o testbedOptions, measure func(context.Context) error) (err error) {
+// Change alters the values of the chart; it may be nil.
+func (b *bench) inTestbed(ctx context.Context, change func(cluster string, values map[string]any), measure func(context.Context) error) (err error) {
 	starting, cancel := withPatience(ctx, startPatience)
 	defer cancel()
 	dir, err := os.MkdirTemp(b.dir, "clusters-")
@@ -77,26 +72,24 @@ func (b *bench) inTestbed(ctx context.Context, o testbedOptions, measure func(co
 	}
 	clusters, err := rig.StartClusters(starting, rig.StartOptions{
 		Dir: dir, LogDir: filepath.Join(dir, "logs"), Longshore: b.longshore,
-		SimulatedNodes: simulatedNodes + o.moreNodes, PodsPerNode: podsPerNode, Audit: true,
+		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: true,
 		SchedulerArgs: []string{schedulerQPS, schedulerTop},
 		Step:          func(step string) { b.logf("%s", step) },
 	})
 	if err != nil {
 		return fmt.Errorf("starting the clusters: %w", err)
 	}
-	b.testbed = &testbed{rig: clusters, dir: dir}
+	b.testbed = &testbed{rig: clusters}
+	b.testbed.audit.paths = map[string]string{rig.Consumer: rig.AuditLog(dir, rig.Consumer), rig.Provider: rig.AuditLog(dir, rig.Provider)}
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
 	b.logf("installing Longshore, peering, virtual node, offloaded namespace")
-	if err := b.testbed.prepare(starting, o.change); err != nil {
+	if err := b.testbed.prepare(starting, change); err != nil {
 		return err
 	}
 	return measure(ctx)
 }
 
 func (w *testbed) prepare(ctx context.Context, change func(string, map[string]any)) error {
-	for _, name := range []string{rig.Consumer, rig.Provider} {
-		w.audit = append(w.audit, &auditLog{cluster: name, path: rig.AuditLog(w.dir, name)})
-	}
 	r, err := rig.Open(w.rig.Connection())
 	if err != nil {
 		return err
@@ -171,20 +164,29 @@ func (w *testbed) usage() (usages, error) { return processes("/proc", os.Getpid(
 
 // waitEmpty waits until neither pods nor ShadowPods are left in the namespace.
 func (s *side) waitEmpty(ctx context.Context, namespace string) error {
-	for {
-		left := 0
+	return until(ctx, fmt.Sprintf("%q of %q is empty", namespace, s.Name), func() (bool, error) {
 		for _, resource := range []metadata.Getter{s.metadata.Resource(podResource), s.metadata.Resource(shadowPods)} {
 			list, err := resource.Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
-			if err != nil {
-				return fmt.Errorf("listing what is left in %q of %q: %w", namespace, s.Name, err)
+			if err != nil || len(list.Items) > 0 {
+				return false, err
 			}
-			left += len(list.Items)
 		}
-		if left == 0 {
+		return true, nil
+	})
+}
+
+// until waits until something is done.
+func until(ctx context.Context, what string, done func() (bool, error)) error {
+	for {
+		isDone, err := done()
+		if err == nil && !isDone {
+			err = pause(ctx, poll)
+		}
+		if err != nil {
+			return fmt.Errorf("waiting until %s: %w", what, err)
+		}
+		if isDone {
 			return nil
-		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
-			return fmt.Errorf("waiting until %q of %q is empty: %w", namespace, s.Name, err)
 		}
 	}
 }

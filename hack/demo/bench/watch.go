@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
@@ -76,12 +78,7 @@ type podSightings struct {
 // watchPods sees pods from now on, until the context ends.
 func (s *side) watchPods(ctx context.Context, namespace string) (*podSightings, error) {
 	seen := &podSightings{bound: newSightings(), running: newSightings()}
-	pods := s.client.CoreV1().Pods(namespace)
-	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of %q in %q: %w", namespace, s.Name, err)
-	}
-	err = s.follow(ctx, list.ResourceVersion, pods.Watch, func(event watch.Event, at time.Time) {
+	return seen, follow(ctx, s.client.CoreV1().Pods(namespace), func(event watch.Event, at time.Time) {
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok || event.Type == watch.Deleted {
 			return
@@ -93,38 +90,39 @@ func (s *side) watchPods(ctx context.Context, namespace string) (*podSightings, 
 			seen.running.see(pod.Name, at)
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watching the pods of %q in %q: %w", namespace, s.Name, err)
-	}
-	return seen, nil
 }
 
-// watchShadowPods sees ShadowPods, by their metadata, from now on until the context ends.
+// watchShadowPods sees ShadowPods, by their metadata.
 func (s *side) watchShadowPods(ctx context.Context, namespace string) (*sightings, error) {
+	return s.watchMetadata(ctx, shadowPods, namespace, "")
+}
+
+// watchMetadata sees objects whose names begin with a prefix, by their metadata, from now on until the context ends.
+func (s *side) watchMetadata(ctx context.Context, resource schema.GroupVersionResource, namespace, prefix string) (*sightings, error) {
 	seen := newSightings()
-	resource := s.metadata.Resource(shadowPods).Namespace(namespace)
-	list, err := resource.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("listing the ShadowPods of %q in %q: %w", namespace, s.Name, err)
-	}
-	err = s.follow(ctx, list.ResourceVersion, resource.Watch, func(event watch.Event, at time.Time) {
-		if object, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
+	return seen, follow(ctx, s.metadata.Resource(resource).Namespace(namespace), func(event watch.Event, at time.Time) {
+		object, ok := event.Object.(*metav1.PartialObjectMetadata)
+		if ok && event.Type != watch.Deleted && strings.HasPrefix(object.Name, prefix) {
 			seen.see(object.Name, at)
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watching the ShadowPods of %q in %q: %w", namespace, s.Name, err)
-	}
-	return seen, nil
 }
 
-type watchFunc = func(context.Context, metav1.ListOptions) (watch.Interface, error)
+// watched is a client of a resource.
+type watched[L metav1.ListInterface] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
 
-// follow calls see for each event; a watch that ends is begun again where it ended.
-func (s *side) follow(ctx context.Context, version string, begin watchFunc, see func(watch.Event, time.Time)) error {
-	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: begin})
+// follow calls see for each event from now on; a watch that ends is begun again where it ended.
+func follow[L metav1.ListInterface](ctx context.Context, resource watched[L], see func(watch.Event, time.Time)) error {
+	list, err := resource.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return fmt.Errorf("beginning: %w", err)
+		return fmt.Errorf("listing what is watched: %w", err)
+	}
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: resource.Watch})
+	if err != nil {
+		return fmt.Errorf("beginning to watch: %w", err)
 	}
 	go func() {
 		for event := range watcher.ResultChan() {
