@@ -30,9 +30,6 @@ func (c *Cluster) controlPlaneArgs() ([]string, error) {
 		}
 	}
 	add("apiserver-arg", c.apiServerArgs(), audit, c.options.APIServerArgs)
-	if c.options.SeparateProcesses {
-		return append(args, "--api-server-only"), nil
-	}
 	add("manager-arg", c.managerArgs(), c.options.ManagerArgs)
 	add("scheduler-arg", c.schedulerArgs(), c.options.SchedulerArgs)
 	return args, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,9 +30,6 @@ func (c *Cluster) waitServing(ctx context.Context, control *process) error {
 	if err := waitFor(ctx, ready, control); err != nil {
 		return err
 	}
-	if err := c.startControllers(); err != nil {
-		return err
-	}
 	hasDefaults := func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
@@ -41,36 +37,33 @@ func (c *Cluster) waitServing(ctx context.Context, control *process) error {
 		}
 		return nil
 	}
-	return waitFor(ctx, hasDefaults, c.running()...)
+	return waitFor(ctx, hasDefaults, control)
 }
 
 // waitFor polls until ready returns nil. The end of a process ends the wait.
-func waitFor(ctx context.Context, ready func(context.Context) error, processes ...*process) error {
+func waitFor(ctx context.Context, ready func(context.Context) error, p *process) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	// A question to a process that has ended is not worth its timeout.
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, p := range processes {
-		go func() {
-			select {
-			case <-p.done:
-				cancel()
-			case <-asking.Done():
-			}
-		}()
-	}
+	go func() {
+		select {
+		case <-p.done:
+			cancel()
+		case <-asking.Done():
+		}
+	}()
 	for {
 		err := ready(asking)
 		if err == nil {
 			return nil
 		}
-		if i := slices.IndexFunc(processes, (*process).ended); i >= 0 {
-			return errors.New(processes[i].diagnosis(errorLines))
+		if p.ended() {
+			return errors.New(p.diagnosis(errorLines))
 		}
 		select {
 		case <-ctx.Done():
-			p := processes[len(processes)-1]
 			return fmt.Errorf("waiting for %s: %w (last: %w); %s", p.name, context.Cause(ctx), err, p.diagnosis(errorLines))
 		case <-tick.C:
 		}

@@ -81,10 +81,6 @@ type Options struct {
 	// APIServerArgs, ManagerArgs and SchedulerArgs are added to the components' flags and override
 	// ours. Feature gates go to APIServerArgs and apply to all components.
 	APIServerArgs, ManagerArgs, SchedulerArgs []string
-	// SeparateProcesses gives the controller manager and the scheduler processes of their own, so that they
-	// can be restarted with other flags (RestartControllers). Feature gates in APIServerArgs do not apply to
-	// them then.
-	SeparateProcesses bool
 	// Binary is the test plane; empty: the built one (binary.Locate).
 	Binary string
 	// Detach lets the cluster outlive this process; StopLeftover ends it. Without it the
@@ -104,10 +100,8 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	control *process
-	// controllers are the processes of Options.SeparateProcesses.
-	controllers []*process
-	others      []*process // kwok
-	stopped     bool
+	others  []*process // kwok
+	stopped bool
 }
 
 // Start starts a cluster and returns when it serves: the API server is ready and the
@@ -203,7 +197,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := c.waitServing(ctx, control); err != nil {
-		return errors.Join(err, c.killControllers(), control.kill(), c.forget())
+		return errors.Join(err, control.kill(), c.forget())
 	}
 	return nil
 }
@@ -224,7 +218,7 @@ func (c *Cluster) Diagnose(lines int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var parts []string
-	for _, p := range slices.Concat([]*process{c.control}, c.controllers, c.others) {
+	for _, p := range append([]*process{c.control}, c.others...) {
 		parts = append(parts, p.diagnosis(lines))
 	}
 	return strings.Join(parts, "\n")
@@ -259,13 +253,13 @@ func (c *Cluster) end(end func(*process) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
-	// kwok and the controllers first: they would log the loss of their API server.
-	for _, p := range slices.Concat(c.others, c.controllers, []*process{c.control}) {
+	// kwok first: it would log the loss of its API server.
+	for _, p := range append(slices.Clone(c.others), c.control) {
 		if err := end(p); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	c.others, c.controllers, c.stopped = nil, nil, true
+	c.others, c.stopped = nil, true
 	c.address.Release()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stopping cluster %q: %w", c.Name, err)
@@ -277,7 +271,7 @@ func (c *Cluster) end(end func(*process) error) error {
 func (c *Cluster) Crash() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(c.killControllersLocked(), c.control.kill())
+	return c.control.kill()
 }
 
 // Restart starts the control plane again on its data, after Crash or a crash of its own.

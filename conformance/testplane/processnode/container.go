@@ -34,7 +34,7 @@ func (c *containerRun) loop(ctx context.Context) int {
 			w.update(func() { c.stopped(); c.state.ended = ended })
 			return exit
 		}
-		pause = backoff(pause, w.clock.Since(begun), w.options.BackoffReset)
+		pause = backoff(pause, w.clock.Since(begun))
 		message := fmt.Sprintf("ended with exit code %d, starts again in %s", exit, pause)
 		// One update: a pod whose containers have ended and do not wait reads as over.
 		w.update(func() {

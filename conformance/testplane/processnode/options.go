@@ -45,9 +45,6 @@ type Options struct {
 	Taints []corev1.Taint
 	// Capacity of the Node.
 	Capacity corev1.ResourceList
-	// BackoffReset is how long a container must have run before it ends, so that it starts again after the
-	// shortest pause; 0 means ten minutes, as in the kubelet.
-	BackoffReset time.Duration
 	// Clock is the time source; nil means the real one.
 	Clock clock.WithTicker
 }
@@ -58,9 +55,6 @@ func (o *Options) complete() error {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
-	}
-	if o.BackoffReset == 0 {
-		o.BackoffReset = backoffReset
 	}
 	for _, dir := range []*string{&o.Dir, &o.LogDir} {
 		absolute, err := filepath.Abs(*dir)

@@ -39,9 +39,9 @@ const (
 )
 
 // backoff returns how long to wait before a container that ended starts again: a run
-// that lasted as long as reset is forgiven.
-func backoff(previous, ran, reset time.Duration) time.Duration {
-	if previous == 0 || ran >= reset {
+// that lasted as long as backoffReset is forgiven.
+func backoff(previous, ran time.Duration) time.Duration {
+	if previous == 0 || ran >= backoffReset {
 		return backoffStart
 	}
 	return min(2*previous, backoffMax)

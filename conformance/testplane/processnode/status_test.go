@@ -15,12 +15,12 @@ func TestBackoffDoublesUpToAMinuteAndForgets(t *testing.T) {
 	var got []time.Duration
 	var pause time.Duration
 	for range 8 {
-		pause = backoff(pause, time.Second, backoffReset)
+		pause = backoff(pause, time.Second)
 		got = append(got, pause)
 	}
 	assert.Equal(t, []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}, inSeconds(got))
-	assert.Equal(t, time.Second, backoff(time.Minute, backoffReset, backoffReset), "a long run is forgiven")
-	assert.Equal(t, time.Minute, backoff(time.Minute, backoffReset-1, backoffReset))
+	assert.Equal(t, time.Second, backoff(time.Minute, backoffReset), "a long run is forgiven")
+	assert.Equal(t, time.Minute, backoff(time.Minute, backoffReset-1))
 }
 
 func inSeconds(durations []time.Duration) []time.Duration {

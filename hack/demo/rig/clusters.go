@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,10 +43,6 @@ type StartOptions struct {
 	Audit bool
 	// SchedulerArgs are added to the flags of both schedulers.
 	SchedulerArgs []string
-	// SeparateProcesses gives the controller managers and the schedulers processes of their own.
-	SeparateProcesses bool
-	// BackoffReset is that of the process nodes.
-	BackoffReset time.Duration
 	// Step is called with the name of each step.
 	Step func(string)
 }
@@ -110,9 +105,7 @@ func StartSide(ctx context.Context, name string, options StartOptions) (*Side, e
 		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
 	}
 	side := &Side{WebhookAddress: address}
-	planeOptions := testplane.Options{
-		Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs, SeparateProcesses: options.SeparateProcesses,
-	}
+	planeOptions := testplane.Options{Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs}
 	if options.Audit {
 		planeOptions.AuditLog = AuditLog(options.Dir, name)
 	}

@@ -55,7 +55,7 @@ func startWorkers(ctx context.Context, side *Side, options StartOptions) (*worke
 		},
 		Labels:   map[string]string{ProcessNodeLabel: "true"},
 		Taints:   []corev1.Taint{{Key: ProcessNodeLabel, Value: "true", Effect: corev1.TaintEffectNoSchedule}},
-		Capacity: Capacity("8", "16Gi", "50"), BackoffReset: options.BackoffReset,
+		Capacity: Capacity("8", "16Gi", "50"),
 	})
 	if err != nil {
 		return nil, err
