@@ -30,8 +30,6 @@ MODULE   ?= .
 PKG      ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
-# The bench-native target's pairs of bursts; each is twice two bursts, and takes about three and a half minutes.
-PAIRS    ?= 7
 
 # The folders that are tested one after the other: host is a part of the module . that takes long.
 LANES    := $(if $(filter .,$(TESTED)),host) $(TESTED)
@@ -165,10 +163,6 @@ test-race: builtins ## The race detector over the packages of host that have gor
 .PHONY: bench
 bench: build-bench ## Measure, interleaved with the baselines; writes bench/results.json
 	@bin/bench
-
-.PHONY: bench-native
-bench-native: build-bench ## Bursts with wasm policies beside bursts with native ones, PAIRS times; adds to bench/results.json
-	@bin/bench -native $(PAIRS)
 
 .PHONY: bench-scale
 bench-scale: build-bench ## 10,000 pods on 5 virtual nodes, 500 namespaces; adds to bench/results.json

@@ -12,8 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
 
-// loadBuiltIn compiles the module of the built-in policies. hack/demo/bench builds a server with
-// native functions instead, from another file in place of this one (ADR 1).
+// loadBuiltIn compiles the module of the built-in policies.
 func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, error) {
 	raw, err := builtinpolicies.Module()
 	if err != nil {

@@ -61,7 +61,7 @@ func (l *link) call(ctx context.Context, request []byte) (*answer, error) {
 }
 
 // decodedAnswer is the last answer of a link. Most policies have few different answers, and
-// decoding one takes as long as the call (row policy/admission-four of hack/bench).
+// decoding one takes as long as the call (BenchmarkAdmission of host/consumer/admission/podplacement).
 type decodedAnswer struct {
 	data   []byte
 	answer *answer
