@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -84,6 +85,11 @@ func TestQuestionsAskEachCorePoint(t *testing.T) {
 		asked = append(asked, input.Point)
 		assert.NotEmpty(t, input.Object, vector)
 		assert.NotContains(t, input.Facts, "object", vector)
+		chains := chain.New(chain.Options{})
+		require.NoError(t, chains.Swap([]chain.Binding{{Name: "native", Policy: nativePolicy(), Point: input.Point}}))
+		result, err := chains.Evaluate(t.Context(), input)
+		require.NoError(t, err)
+		assert.True(t, result.Changed, vector)
 	}
 	assert.ElementsMatch(t, contract.CorePoints(), asked)
 }

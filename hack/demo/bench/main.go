@@ -28,8 +28,6 @@ const (
 	quickPods   = 100
 	// quickShare of the waits is enough to try a measure out.
 	quickShare = 5
-	// resultsFile is what documents cite. Figures of small sizes never get there by themselves.
-	resultsFile = "bench/results.json"
 )
 
 type options struct {
@@ -59,7 +57,7 @@ func main() {
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
 	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out; the results are only printed")
-	flags.StringVar(&o.out, "out", "", "where the results are written, in the place of earlier ones with the same names; empty: "+resultsFile+", or, with -quick, nowhere")
+	flags.StringVar(&o.out, "out", filepath.Join("bench", "results.json"), "where the results are written, in the place of earlier ones with the same names")
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
 	if err := run(ctx, o); err != nil {
@@ -77,11 +75,8 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("-only: %w", err)
 	}
 	o.runs = max(o.runs, 1)
-	switch {
-	case o.quick:
+	if o.quick {
 		o.runs, o.pods = 1, min(o.pods, quickPods)
-	case o.out == "":
-		o.out = filepath.FromSlash(resultsFile)
 	}
 	from, err := newOrigin(ctx)
 	if err != nil {
@@ -97,8 +92,8 @@ func run(ctx context.Context, o options) error {
 	if len(results) == 0 {
 		return errors.Join(err, fmt.Errorf("nothing was measured: -only %q matches no measure", o.only))
 	}
-	// What was measured before something failed is shown, but only a whole run is kept.
-	if err == nil && o.out != "" {
+	// What was measured before something failed, and figures of small sizes, are only shown.
+	if err == nil && !o.quick {
 		err = save(o.out, results)
 	}
 	return errors.Join(table(os.Stdout, results), err)

@@ -24,7 +24,7 @@ import (
 const turns, quickTurns, turnsBefore = 2000, 200, 50
 
 // questionVectors are the golden vectors whose questions are asked, one for each core point.
-var questionVectors = []string{"podmutation/remote-product", "offloadingpatch/affinity-both", "antiaffinitypreset/hard", "metadatafilter/labels"}
+var questionVectors = []string{"podmutation/remote-selector", "offloadingpatch/affinity-both", "antiaffinitypreset/propagate", "metadatafilter/default-list"}
 
 // policies measures calls of the built-in policies through the chain with nothing remembered, beside stock
 // extism/go-sdk and the native functions in the same chain, before any cluster runs beside them.
@@ -52,7 +52,7 @@ func (b *bench) policies(ctx context.Context) (err error) {
 		return fmt.Errorf("loading the built-in policies with extism/go-sdk: %w", err)
 	}
 	defer func() { err = errors.Join(err, oracle.Close(ctx)) }()
-	ways := []chain.Policy{ours, &oraclePolicy{ours, oracle}, policytest.Native(defaults.Name, defaults.Manifest(), native.Functions())}
+	ways := []chain.Policy{ours, &oraclePolicy{ours, oracle}, nativePolicy()}
 	for i := range b.runs {
 		b.logf("policy %d: calls", i+1)
 		for _, vector := range questionVectors {
@@ -62,6 +62,11 @@ func (b *bench) policies(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// nativePolicy are the built-in policies as Go functions.
+func nativePolicy() chain.Policy {
+	return policytest.Native(defaults.Name, defaults.Manifest(), native.Functions())
 }
 
 // ask measures one question to a module in our host, the same in stock extism/go-sdk, and the native function.
