@@ -94,15 +94,12 @@ func TestQuestionsAskEachCorePoint(t *testing.T) {
 	assert.ElementsMatch(t, contract.CorePoints(), asked)
 }
 
-func TestCallsTakeTurns(t *testing.T) {
-	var order []int
-	note := func(i int) func() error { return func() error { order = append(order, i); return nil } }
-	medians, err := inTurns(t.Context(), 1, []func() error{note(1), note(2), note(3)})
-	require.NoError(t, err)
-	assert.Len(t, medians, 3)
-	require.Len(t, order, 3*(turnsBefore+1))
-	assert.Equal(t, []int{1, 2, 3, 1, 2, 3}, order[:6])
+func TestCallsThatFailEndTheMeasure(t *testing.T) {
 	failed := errors.New("failed")
-	_, err = inTurns(t.Context(), 1, []func() error{func() error { return failed }})
+	_, err := p50(t.Context(), 1, func() error { return failed })
 	assert.ErrorIs(t, err, failed)
+	made := 0
+	_, err = p50(t.Context(), 1, func() error { made++; return nil })
+	require.NoError(t, err)
+	assert.Equal(t, callsBefore+1, made)
 }

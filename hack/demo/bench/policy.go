@@ -20,8 +20,8 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Calls that are measured in turns, and before that not measured.
-const turns, quickTurns, turnsBefore = 2000, 200, 50
+// Calls that are measured without pause, and before that not measured.
+const calls, quickCalls, callsBefore = 5000, 500, 200
 
 // questionVectors are the golden vectors whose questions are asked, one for each core point.
 var questionVectors = []string{"podmutation/remote-selector", "offloadingpatch/affinity-both", "antiaffinitypreset/propagate", "metadatafilter/default-list"}
@@ -75,26 +75,25 @@ func (b *bench) ask(ctx context.Context, ways []chain.Policy, vector string) err
 	if err != nil {
 		return err
 	}
-	calls := make([]func() error, len(ways))
+	took := make([]float64, len(ways))
 	for i, policy := range ways {
 		chains := chain.New(chain.Options{MemoEntries: -1})
 		if err := chains.Swap([]chain.Binding{{Name: "bench", Policy: policy, Point: input.Point}}); err != nil {
 			return fmt.Errorf("binding the built-in policies: %w", err)
 		}
-		calls[i] = func() error {
+		took[i], err = p50(ctx, b.size(calls, quickCalls), func() error {
 			result, err := chains.Evaluate(ctx, input)
 			if err == nil && !result.Changed {
 				err = errors.New("the answer changed nothing")
 			}
 			return err
+		})
+		if err != nil {
+			return fmt.Errorf("asking %s: %w", vector, err)
 		}
 	}
-	took, err := inTurns(ctx, b.size(turns, quickTurns), calls)
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", vector, err)
-	}
 	const unit = "us/call"
-	name, note := "policy/"+input.Point.Export(), "vector "+vector+" through the chain, projection and operations included; p50 of calls in turns with the baseline: "
+	name, note := "policy/"+input.Point.Export(), "vector "+vector+" through the chain, projection and operations included; baseline: "
 	b.record.add(
 		compare(name, unit, took[0], took[1], goal{}, note+"stock extism/go-sdk in the same chain"),
 		compare(name+"-beside-native", unit, took[0], took[2], goal{}, note+"the native Go function in the same chain"),
@@ -102,28 +101,22 @@ func (b *bench) ask(ctx context.Context, ways []chain.Policy, vector string) err
 	return nil
 }
 
-// inTurns makes the calls one after the other, again and again, and returns their medians in
-// microseconds: whatever slows the machine down meets all.
-func inTurns(ctx context.Context, turns int, calls []func() error) ([]float64, error) {
-	took, medians := make([][]float64, len(calls)), make([]float64, len(calls))
-	for i := range turnsBefore + turns {
+// p50 calls without pause and returns the median in microseconds.
+func p50(ctx context.Context, calls int, call func() error) (float64, error) {
+	var took []float64
+	for i := range callsBefore + calls {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return 0, context.Cause(ctx)
 		}
-		for j, call := range calls {
-			began := time.Now()
-			if err := call(); err != nil {
-				return nil, err
-			}
-			if i >= turnsBefore {
-				took[j] = append(took[j], float64(time.Since(began).Nanoseconds())/1000)
-			}
+		began := time.Now()
+		if err := call(); err != nil {
+			return 0, err
+		}
+		if i >= callsBefore {
+			took = append(took, float64(time.Since(began).Nanoseconds())/1000)
 		}
 	}
-	for j := range calls {
-		medians[j] = median(took[j])
-	}
-	return medians, nil
+	return median(took), nil
 }
 
 // oraclePolicy lets a chain ask stock extism/go-sdk. It is for one goroutine.
