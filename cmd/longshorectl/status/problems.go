@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ import (
 // the peers, their credentials, their grants, what is made of them, namespaces, and custom
 // resources.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s), claims(s), reflections(s))...)
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
 }
 
 func installation(s *snapshot) []Problem {
@@ -204,6 +205,29 @@ func namespaces(s *snapshot) []Problem {
 			continue
 		}
 		found = append(found, problem)
+	}
+	return found
+}
+
+// remoteNamespaces returns the namespaces of consumers that this cluster, as their provider, is deleting.
+func remoteNamespaces(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.namespaceMaps.Items {
+		nm := &s.namespaceMaps.Items[i]
+		if nm.Labels[liqocorev1beta1.ReplicatedLabel] != "true" {
+			continue
+		}
+		for _, local := range slices.Sorted(maps.Keys(nm.Status.CurrentMapping)) {
+			current := nm.Status.CurrentMapping[local]
+			if current.Phase != offloadingv1beta1.MappingTerminating && !current.IsEnding() {
+				continue
+			}
+			found = append(found, Problem{
+				Peer: nm.Labels[liqocorev1beta1.OriginIDLabel], Object: "namespace " + current.RemoteNamespace, Actor: string(s.id),
+				Message: strings.TrimSpace("It is being deleted, and pods that are left in it run until they end. " + current.Message),
+				Action:  "If it stays, look at what is left, and delete it: kubectl get pods -n " + current.RemoteNamespace,
+			})
+		}
 	}
 	return found
 }

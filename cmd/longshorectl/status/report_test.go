@@ -245,6 +245,16 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			s.virtualNodes.Items[0].DeletionTimestamp = &metav1.Time{}
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()
 		}, "", "It is being deleted: its pods are drained."},
+		"a namespace of a consumer ends": {func(s *snapshot) {
+			s.namespaceMaps.Items = []offloadingv1beta1.NamespaceMap{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "oslo"}}}}
+			s.namespaceMaps.Items[0].Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+				"shop": {RemoteNamespace: "shop-oslo", Phase: offloadingv1beta1.MappingTerminating, Message: "It has finalizers."}, "bar": {RemoteNamespace: "bar-oslo", Phase: offloadingv1beta1.MappingAccepted},
+			}
+		}, "rome", "It is being deleted, and pods that are left in it run until they end. It has finalizers."},
+		"a namespace of this cluster ends in its provider": {func(s *snapshot) {
+			s.namespaceMaps.Items = []offloadingv1beta1.NamespaceMap{{}}
+			s.namespaceMaps.Items[0].Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}}
+		}, "", ""},
 		"a namespace selects no virtual node": {func(s *snapshot) { s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected" }, "rome", "It is offloaded, and no virtual node is selected."},
 		"a namespace is withdrawn": {func(s *snapshot) {
 			s.offloadings.Items[0].Status.OffloadingPhase = "Terminating"

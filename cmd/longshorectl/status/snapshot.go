@@ -31,6 +31,7 @@ type snapshot struct {
 	slices          authv1beta1.ResourceSliceList
 	virtualNodes    offloadingv1beta1.VirtualNodeList
 	offloadings     offloadingv1beta1.NamespaceOffloadingList
+	namespaceMaps   offloadingv1beta1.NamespaceMapList
 	shadowPods      offloadingv1beta1.ShadowPodList
 	nodes           corev1.NodeList
 	// reflections are empty in a cluster without that kind.
@@ -47,7 +48,7 @@ func read(ctx context.Context, c *admin.Cluster) (*snapshot, error) {
 	err := errors.Join(
 		c.List(ctx, &s.deployments, client.InNamespace(c.Namespace)),
 		c.List(ctx, &s.foreignClusters), c.List(ctx, &s.tenants), c.List(ctx, &s.identities), c.List(ctx, &s.slices),
-		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.shadowPods),
+		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.namespaceMaps), c.List(ctx, &s.shadowPods),
 		c.List(ctx, &s.nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}),
 		c.List(ctx, &s.lostClaims, client.MatchingLabels{offloadingv1beta1.RemoteClaimLabel: offloadingv1beta1.RemoteClaimLost}),
 	)
