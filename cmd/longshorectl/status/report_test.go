@@ -200,6 +200,26 @@ func TestOutputs(t *testing.T) {
 	assert.Contains(t, message, `cluster rome has no peer "paris"`)
 }
 
+// A provider deletes namespaces of consumers, in which pods may run on until their grace period ends.
+func TestNamespacesThatAProviderDeletesAreProblems(t *testing.T) {
+	ending := map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"bar": {RemoteNamespace: "bar-oslo", Phase: offloadingv1beta1.MappingAccepted, Message: "It is created again."}, "inn": {RemoteNamespace: "inn-oslo", Phase: offloadingv1beta1.MappingAccepted},
+		"shop": {RemoteNamespace: "shop-oslo", Phase: offloadingv1beta1.MappingTerminating},
+	}
+	s := healthyCluster()
+	s.namespaceMaps.Items = []offloadingv1beta1.NamespaceMap{{Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: ending}}}
+	assert.Empty(t, build(s).Problems, "of this cluster, as a consumer: the NamespaceOffloading says it")
+
+	s.namespaceMaps.Items[0].Labels = map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "oslo"}
+	found := build(s).Problems
+	require.Len(t, found, 2)
+	assert.Equal(t, Problem{
+		Peer: "oslo", Object: "namespace bar-oslo", Actor: "rome", Message: "It is being deleted, and pods that are left in it run until they end. It is created again.",
+		Action: "If it stays, look at what is left, and delete it: kubectl get pods -n bar-oslo",
+	}, found[0])
+	assert.Equal(t, "namespace shop-oslo", found[1].Object)
+}
+
 func TestProblemsNameWhoMustAct(t *testing.T) {
 	const authentication, resources = authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources
 	tenant := func(reason string) func(*snapshot) {
@@ -245,16 +265,6 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			s.virtualNodes.Items[0].DeletionTimestamp = &metav1.Time{}
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()
 		}, "", "It is being deleted: its pods are drained."},
-		"a namespace of a consumer ends": {func(s *snapshot) {
-			s.namespaceMaps.Items = []offloadingv1beta1.NamespaceMap{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "oslo"}}}}
-			s.namespaceMaps.Items[0].Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
-				"shop": {RemoteNamespace: "shop-oslo", Phase: offloadingv1beta1.MappingTerminating, Message: "It has finalizers."}, "bar": {RemoteNamespace: "bar-oslo", Phase: offloadingv1beta1.MappingAccepted},
-			}
-		}, "rome", "It is being deleted, and pods that are left in it run until they end. It has finalizers."},
-		"a namespace of this cluster ends in its provider": {func(s *snapshot) {
-			s.namespaceMaps.Items = []offloadingv1beta1.NamespaceMap{{}}
-			s.namespaceMaps.Items[0].Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}}
-		}, "", ""},
 		"a namespace selects no virtual node": {func(s *snapshot) { s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected" }, "rome", "It is offloaded, and no virtual node is selected."},
 		"a namespace is withdrawn": {func(s *snapshot) {
 			s.offloadings.Items[0].Status.OffloadingPhase = "Terminating"
