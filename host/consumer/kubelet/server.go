@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -131,14 +132,24 @@ func (s *Server) handler() http.Handler {
 	for _, path := range []string{"/metrics", "/metrics/cadvisor", "/metrics/probes"} {
 		mux.HandleFunc("GET "+path, remote.scrape(path))
 	}
-	mux.Handle("/", api.PodHandler(api.PodHandlerConfig{
+	pods := api.PodHandlerConfig{
 		GetContainerLogs:  remote.logs,
 		RunInContainer:    remote.exec,
 		AttachToContainer: remote.attach,
-		PortForward:       remote.portForward,
 		GetPods:           list, GetPodsFromKubernetes: list,
 		GetStatsSummary: remote.stats, GetMetricsResource: remote.resourceMetrics,
 		StreamIdleTimeout: streamTimeout, StreamCreationTimeout: streamTimeout,
-	}, true))
+	}
+	mux.Handle("/", api.PodHandler(pods, true))
+	mux.HandleFunc("/portForward/", func(w http.ResponseWriter, r *http.Request) {
+		// The library's context does not end with the user's connection.
+		ctx, leave := context.WithCancel(r.Context())
+		defer leave()
+		own := pods
+		own.PortForward = func(_ context.Context, namespace, name string, port int32, client io.ReadWriteCloser) error {
+			return remote.portForward(ctx, namespace, name, port, client)
+		}
+		api.PodHandler(own, true).ServeHTTP(&noticingWriter{ResponseWriter: w, leave: leave}, r)
+	})
 	return mux
 }

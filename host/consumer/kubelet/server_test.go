@@ -144,7 +144,13 @@ func allowAll() *fake.Clientset {
 // serve runs the kubelet API and returns the configuration of a client with all rights.
 func serve(t *testing.T) *rest.Config {
 	t.Helper()
-	provider, err := NewProvider(providerOptions(newProvider(t)))
+	return serveFor(t, newProvider(t))
+}
+
+// serveFor is serve for pods of another provider.
+func serveFor(t *testing.T, of *rest.Config) *rest.Config {
+	t.Helper()
+	provider, err := NewProvider(providerOptions(of))
 	require.NoError(t, err)
 	ip := reserveAddress(t)
 	serving := NewSelfSigned("milan-1", net.ParseIP(ip), time.Now)
