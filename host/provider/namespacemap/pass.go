@@ -75,7 +75,7 @@ func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 	case !isManaged(namespace, binding, p.nm, p.origin):
 		err = fmt.Errorf("namespace %q: %w", remote, errNotManaged)
 	case !namespace.DeletionTimestamp.IsZero():
-		err = &terminatingError{heldBy(namespace)}
+		err = p.terminating(ctx, remote)
 	case !isMappedFrom(namespace, local, p.nm.Status.CurrentMapping[local]):
 		err = fmt.Errorf("namespace %q belongs to local namespace %q: %w",
 			remote, namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation], errShared)

@@ -377,6 +377,15 @@ func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, rem
 // terminatingError is the error of a mapping to a namespace that is being deleted. held is what keeps it.
 type terminatingError struct{ held string }
 
+// terminating returns the error of a mapping to a namespace that is being deleted.
+func (p *pass) terminating(ctx context.Context, remote string) error {
+	held, err := p.heldBy(ctx, remote)
+	if err != nil {
+		return err
+	}
+	return &terminatingError{held}
+}
+
 func (e *terminatingError) Error() string {
 	return strings.TrimSpace("The namespace is being deleted, and is created again when it is gone. " + e.held)
 }

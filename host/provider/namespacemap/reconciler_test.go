@@ -131,9 +131,16 @@ func TestTheConsumerLearnsWhatKeepsANamespace(t *testing.T) {
 		{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content in the namespace has finalizers remaining: a.example/b in 1 resource instances"},
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Status: corev1.ConditionFalse, Message: "All resources successfully discovered"},
 	}
-	c, _, err := reconcileOnce(t, nm, namespace)
+	pod := func(name string, ends *metav1.Time, finalizers ...string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name, DeletionTimestamp: ends, Finalizers: finalizers}}
+	}
+	c, _, err := reconcileOnce(t, nm, namespace, pod("web", &at, "a.example/b"), pod("not-deleted-yet", nil))
 	require.NoError(t, err)
-	assert.Equal(t, "The namespace has the finalizers example.com/keep. Some content in the namespace has finalizers remaining: a.example/b in 1 resource instances", statusOf(t, c)["shop"].Message)
+	assert.Equal(t, "The namespace has the finalizers example.com/keep. Some content in the namespace has finalizers remaining: a.example/b in 1 resource instances. "+
+		"Pod web has the finalizers a.example/b", statusOf(t, c)["shop"].Message)
+
+	late := metav1.Date(2090, 4, 14, 3, 0, 0, 0, time.UTC)
+	assert.Equal(t, "Pod web may end as late as 2090-04-14T03:00:00Z", heldBy(&corev1.Namespace{}, []corev1.Pod{*pod("web", &late)}))
 }
 
 // A consumer may ask for a namespace without a name: it gets none, and its NamespaceMap ends like any other.

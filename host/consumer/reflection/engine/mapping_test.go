@@ -149,13 +149,17 @@ func TestAWithdrawnNamespaceGetsNothingNew(t *testing.T) {
 func TestANamespaceThatTheProviderDeletesGetsNothing(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{}, pods{decide: func(in Input) ([]Action, error) {
-		if in.Facts.IsEnding {
+		switch {
+		case in.Facts.IsEnding:
 			return []Action{RecordEvent{Type: EventWarning, Reason: "Ending"}}, nil
+		case in.Memory != nil:
+			return []Action{RecordEvent{Type: EventNormal, Reason: "Remembered"}}, nil
 		}
-		return []Action{Keep{}}, nil
+		return []Action{Remember{Value: true}, RecordEvent{Type: EventNormal, Reason: "Begins"}}, nil
 	}})
 	w.remoteData(t, "settings", "1")
 	require.NoError(t, local.Create(t.Context(), localPod("shop", "web")))
+	require.Eventually(t, func() bool { return slices.Contains(w.journal.all(), "shop/web Begins") }, soon, tick)
 
 	report := func(status offloadingv1beta1.RemoteNamespaceStatus) {
 		nm := &offloadingv1beta1.NamespaceMap{}
@@ -179,4 +183,8 @@ func TestANamespaceThatTheProviderDeletesGetsNothing(t *testing.T) {
 	report(status)
 	w.remoteData(t, "settings", "1")
 	w.remoteData(t, "new", "1")
+	require.Eventually(t, func() bool {
+		all := w.journal.all()
+		return slices.Contains(all[slices.Index(all, "shop/web Ending"):], "shop/web Remembered")
+	}, soon, tick, "what is known of the pods stays")
 }

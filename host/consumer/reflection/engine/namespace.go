@@ -180,7 +180,10 @@ func (e *Engine) endUnwanted(log logr.Logger, wanted map[string]target) {
 			log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
 			e.stopNamespace(ns)
 			delete(e.namespaces, local)
-			e.dropNamespace(local)
+			// What is remembered of the pods of a remote namespace that is created again stays, such as restarts.
+			if to.remote != ns.remote || ns.isWithdrawn.Load() {
+				e.dropNamespace(local)
+			}
 		}
 	}
 }

@@ -63,6 +63,9 @@ func (r *runner) observeRead(of *subscriber, err error) {
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must delete what is not needed in namespace %s there, "+
 			"or raise the memory limit of the virtual kubelet here: %s", o.ProviderClusterID, ns.remote, err)
 	case !isPermanent(err):
+	case of.isRemote && ns.isEnding.Load():
+		cause = fmt.Sprintf("Reflection to cluster %s waits: that cluster deletes namespace %s, and with it the right to read there. It goes on once the namespace is created again.",
+			o.ProviderClusterID, ns.remote)
 	case of.isRemote:
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",
 			o.ProviderClusterID, o.HomeClusterID, ns.remote, err)

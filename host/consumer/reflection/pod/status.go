@@ -252,6 +252,9 @@ func countRestarts(m memory, pod, remotePod *corev1.Pod) int32 {
 		return 0
 	}
 	first := pod.Status.ContainerStatuses[0]
+	if len(remotePod.Status.ContainerStatuses) == 0 {
+		return first.RestartCount // None of its containers has begun.
+	}
 	for i := range remotePod.Status.ContainerStatuses {
 		if container := &remotePod.Status.ContainerStatuses[i]; container.Name == first.Name {
 			return max(0, first.RestartCount-container.RestartCount)

@@ -88,6 +88,7 @@ func TestCountRestarts(t *testing.T) {
 		"the next remote pod":                    {memory: memory{remoteUID: "remote-0", restarts: 4}, local: localPod(), remote: remotePod(), want: 5},
 		"after a restart of the virtual kubelet": {local: localPod(container("web", 7)), remote: remotePod(container("web", 5)), want: 2},
 		"after a restart, never negative":        {local: localPod(container("web", 1)), remote: remotePod(container("web", 5)), want: 0},
+		"after a restart, nothing has begun":     {local: localPod(container("web", 7)), remote: remotePod(), want: 7},
 		"after a restart, another container":     {local: localPod(container("web", 7)), remote: remotePod(container("db", 5)), want: 0},
 	}
 	for name, tc := range tests {
