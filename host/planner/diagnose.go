@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -152,7 +154,9 @@ func diagnoseDeletion(o Observed) *Diagnosis {
 	if o.Pod.DeletionTimestamp == nil {
 		return nil
 	}
-	since := o.Pod.DeletionTimestamp.UTC().Format("2006-01-02 15:04:05")
+	// The time in the metadata is that at which its grace period ends.
+	grace := time.Duration(ptr.Deref(o.Pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	since := o.Pod.DeletionTimestamp.Add(-grace).UTC().Format("2006-01-02 15:04:05")
 	if node := diagnoseNode(o); node != nil {
 		node.Message = fmt.Sprintf("The pod is to be deleted since %s, and it stays until its node is ready or gone. %s", since, node.Message)
 		return node
@@ -280,6 +284,8 @@ func diagnoseMapping(o Observed) *Diagnosis {
 		return newDiagnosis(Mapping, offloadingv1beta1.OffloadingBackOffReason, Operator, "Namespace %q is not offloaded to the provider of node %q. See the status of its NamespaceOffloading.", o.Pod.Namespace, o.Node.Name)
 	case o.Mapping.IsEnding():
 		return newDiagnosis(Mapping, offloadingv1beta1.RemoteNamespaceTerminatingReason, ProviderOperator, "The provider of node %q deletes namespace %q, and all pods in it: %s", o.Node.Name, o.Mapping.RemoteNamespace, o.Mapping.Message)
+	case o.Mapping.Phase == offloadingv1beta1.MappingTerminating:
+		return newDiagnosis(Mapping, string(o.Mapping.Phase), ProviderOperator, "The provider of node %q deletes namespace %q: %s", o.Node.Name, o.Mapping.RemoteNamespace, cmp.Or(o.Mapping.Message, "it does not say what keeps it"))
 	case o.Mapping.Phase != offloadingv1beta1.MappingAccepted:
 		return newDiagnosis(Mapping, string(o.Mapping.Phase), ProviderOperator, "The provider of node %q did not create namespace %q: %s", o.Node.Name, o.Mapping.RemoteNamespace, cmp.Or(o.Mapping.Message, "it gives no reason"))
 	default:
@@ -322,7 +328,7 @@ func diagnoseCreation(o Observed) *Diagnosis {
 	case o.ShadowPod.Status.Reason != "":
 		return newDiagnosis(Creating, o.ShadowPod.Status.Reason, ProviderOperator, "%s", o.ShadowPod.Status.Message)
 	case o.RemotePod == nil:
-		return newDiagnosis(Creating, ReasonNotCreated, ProviderOperator, "The provider has not created the pod of ShadowPod %s/%s. See the log of its manager.", o.ShadowPod.Namespace, o.ShadowPod.Name)
+		return newDiagnosis(Creating, ReasonNotCreated, ProviderOperator, "The provider has not created the pod of ShadowPod %s/%s. It waits up to 5 minutes if the pod is deleted there again and again; otherwise see the log of its manager.", o.ShadowPod.Namespace, o.ShadowPod.Name)
 	default:
 		return nil
 	}

@@ -140,7 +140,11 @@ func TestWhyAPodThatRunsIsNotReady(t *testing.T) {
 			notReady("", "")(o)
 			o.RemotePod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: conditions(corev1.PodReady, corev1.ConditionTrue, "", "")}
 		}, planner.Running, planner.ReasonNotReported, planner.Operator, "The remote pod is ready"},
-		"another reason": {notReady("RemotePodReplaced", ""), planner.Running, "RemotePodReplaced", planner.ProviderOperator, "RemotePodReplaced"},
+		"another reason": {notReady("Other", ""), planner.Running, "Other", planner.ProviderOperator, "Other"},
+		"its remote pod was deleted": {func(o *planner.Observed) {
+			unready(o)
+			o.Pod.Status.Conditions[0].Reason = "RemotePodReplaced"
+		}, planner.Creating, "RemotePodReplaced", planner.ProviderOperator, "The provider has deleted the remote pod"},
 		"a container that crashes": {func(o *planner.Observed) {
 			unready(o)
 			o.RemotePod = nil

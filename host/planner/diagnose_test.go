@@ -2,11 +2,13 @@ package planner_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -64,8 +66,11 @@ func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
 			sent(o)
 			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
 		}},
-		"it has ended":           {observe: func(o *planner.Observed) { o.Pod.Status.Phase = corev1.PodSucceeded }},
-		"it is being deleted":    {func(o *planner.Observed) { sent(o); o.Pod.DeletionTimestamp = &metav1.Time{} }, planner.Running, planner.ReasonDeleting, planner.Owner, "is being deleted"},
+		"it has ended": {observe: func(o *planner.Observed) { o.Pod.Status.Phase = corev1.PodSucceeded }},
+		"it is being deleted": {func(o *planner.Observed) {
+			sent(o)
+			o.Pod.DeletionTimestamp, o.Pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Date(2026, 11, 21, 7, 0, 30, 0, time.UTC)}, ptr.To[int64](30)
+		}, planner.Running, planner.ReasonDeleting, planner.Owner, "is being deleted since 2026-11-21 07:00:00"},
 		"a scheduling gate":      {func(o *planner.Observed) { o.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, planner.Scheduling, "SchedulingGated", planner.Owner, `gate "quota"`},
 		"no node, not offloaded": {func(o *planner.Observed) { o.Offloading = nil }, planner.Scheduling, planner.ReasonNamespaceNotOffloaded, planner.Operator, "has no NamespaceOffloading"},
 		"no node takes it": {func(o *planner.Observed) {
@@ -87,6 +92,10 @@ func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
 			sent(o)
 			o.Mapping.Phase, o.Mapping.Message = offloadingv1beta1.MappingCreationLoopBackOff, "it is taken"
 		}, planner.Mapping, "CreationLoopBackOff", planner.ProviderOperator, "it is taken"},
+		"the provider withdraws the namespace": {func(o *planner.Observed) {
+			sent(o)
+			o.Mapping.Phase = offloadingv1beta1.MappingTerminating
+		}, planner.Mapping, "Terminating", planner.ProviderOperator, `deletes namespace "shop-rome": it does not say what keeps it`},
 		"the provider says nothing": {func(o *planner.Observed) {
 			sent(o)
 			o.Mapping.Phase = offloadingv1beta1.MappingCreationLoopBackOff

@@ -120,6 +120,8 @@ func (p *Planner) mappingProblem(namespace string, node *virtualNode) string {
 		return fmt.Sprintf("cluster %q has not created the namespace for %q yet", provider, namespace)
 	case current.IsEnding():
 		return fmt.Sprintf("cluster %q deletes namespace %q: %s", provider, current.RemoteNamespace, current.Message)
+	case current.Phase == offloadingv1beta1.MappingTerminating:
+		return fmt.Sprintf("cluster %q deletes namespace %q %s", provider, current.RemoteNamespace, current.Message)
 	case current.Phase != offloadingv1beta1.MappingAccepted:
 		return fmt.Sprintf("cluster %q did not create namespace %q: %s %s", provider, current.RemoteNamespace, current.Phase, current.Message)
 	default:

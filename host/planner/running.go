@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
@@ -131,6 +132,9 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 	}
 	if o.Pod.Status.Phase != corev1.PodRunning || ready == nil {
 		return nil
+	}
+	if ready.Reason == pod.ReasonReplaced {
+		return newDiagnosis(Creating, ready.Reason, ProviderOperator, "The provider has deleted the remote pod, and has not created another one yet: it waits up to 5 minutes if that happens again and again. The events there say who deletes it.")
 	}
 	for _, check := range []func(Observed) *Diagnosis{diagnoseProbes, diagnoseGates} {
 		if found := check(o); found != nil {

@@ -197,7 +197,7 @@ func namespaces(s *snapshot) []Problem {
 		case offloadingv1beta1.NoClusterSelectedOffloadingPhaseType:
 			problem.Message, problem.Action = "It is offloaded, and no virtual node is selected.", "Change its selector, or create a virtual node: longshorectl create resourceslice"
 		case offloadingv1beta1.SomeFailedOffloadingPhaseType, offloadingv1beta1.AllFailedOffloadingPhaseType:
-			problem.Message, problem.Action = "Remote namespaces are not ready: "+offload.Problem(nso), "Ask the administrator of that cluster, or choose another remote name."
+			problem.Message, problem.Action = "Remote namespaces are not ready: "+offload.Problem(nso), "Ask the administrator of that cluster."
 		case offloadingv1beta1.TerminatingOffloadingPhaseType:
 			problem.Message, problem.Actor = strings.TrimSpace("It is offloaded until its remote namespaces are gone. "+offload.Problem(nso)), ""
 			problem.Action = "Longshore continues. If a cluster is lost for good, run longshorectl force unpeer for it."

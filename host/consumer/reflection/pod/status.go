@@ -17,9 +17,9 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
-// remotePodReplacedReason is the reason of an event on a local pod whose remote pod is another one than
+// ReasonReplaced is the reason of an event on a local pod whose remote pod is another one than
 // before, and of the conditions of one that is not ready because the provider replaces its remote pod.
-const remotePodReplacedReason = "RemotePodReplaced"
+const ReasonReplaced = "RemotePodReplaced"
 
 // replacedQuiet is how long a pod has no further event of that reason: a provider may replace it in a loop.
 const replacedQuiet = 10 * time.Minute
@@ -61,7 +61,7 @@ func (d *Definition) mirrorStatus(o observation) []engine.Action {
 
 // reportMissing reports that the remote pod is gone, or does not exist yet: the provider creates another one.
 func (o *observation) reportMissing() []engine.Action {
-	status := o.notReadyNow(remotePodReplacedReason)
+	status := o.notReadyNow(ReasonReplaced)
 	if quantity.Equal(&o.local.Status, status) {
 		return keep(keepNoRemotePod)
 	}
@@ -83,7 +83,7 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 	if o.memory.remoteUID != o.pod.UID || o.memory.restarts != restarts {
 		if o.memory.remoteUID != "" && o.memory.remoteUID != o.pod.UID {
 			actions = append(actions, engine.RecordEvent{
-				Type: engine.EventWarning, Reason: remotePodReplacedReason, Quiet: replacedQuiet,
+				Type: engine.EventWarning, Reason: ReasonReplaced, Quiet: replacedQuiet,
 				Message: "Cluster " + o.in.Facts.ProviderClusterID + " has replaced the remote pod: its containers begin anew. See the events there, or ask its administrator why.",
 			})
 		}
@@ -181,7 +181,7 @@ func (o *observation) notReadyNow(reason string) *corev1.PodStatus {
 // another. The pod is not ready. It does not take the terminal phase of the evicted pod, which
 // would end the local pod.
 func replacedStatus(current, remote *corev1.PodStatus) *corev1.PodStatus {
-	return notReadyStatus(current, remotePodReplacedReason, func(conditionType corev1.PodConditionType) *metav1.Time {
+	return notReadyStatus(current, ReasonReplaced, func(conditionType corev1.PodConditionType) *metav1.Time {
 		for i := range remote.Conditions {
 			if remote.Conditions[i].Type == conditionType && remote.Conditions[i].Status == corev1.ConditionFalse {
 				return ptr.To(apitime.Bound(remote.Conditions[i].LastTransitionTime))
