@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kitevents "github.com/longshore-dev/longshore/host/kit/events"
@@ -17,6 +18,9 @@ import (
 var holds = []corev1.NamespaceConditionType{
 	corev1.NamespaceFinalizersRemaining, corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionGVParsingFailure,
 }
+
+// longGrace is the grace period, in seconds, from which on an administrator may want to end a pod.
+const longGrace = 600
 
 // heldBy returns what keeps a namespace from being deleted, for the administrators of both clusters; empty if it
 // is gone, or nothing keeps it.
@@ -52,7 +56,7 @@ func heldBy(namespace *corev1.Namespace, pods []corev1.Pod) string {
 		case pod.DeletionTimestamp.IsZero():
 		case len(pod.Finalizers) > 0:
 			held = append(held, fmt.Sprintf("Pod %s has the finalizers %s", pod.Name, strings.Join(pod.Finalizers, ", ")))
-		default:
+		case ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > longGrace:
 			held = append(held, fmt.Sprintf("Pod %s may end as late as %s", pod.Name, pod.DeletionTimestamp.UTC().Format(time.RFC3339)))
 		}
 	}
