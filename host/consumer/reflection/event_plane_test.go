@@ -99,7 +99,7 @@ func (e *events) failures() []string {
 	var out []string
 	for _, event := range e.all {
 		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") &&
-			!strings.Contains(event, ": RemoteNamespaceTerminating") {
+			!strings.Contains(event, ": RemoteNamespaceTerminating") && !strings.Contains(event, ": RemotePodReplaced") {
 			out = append(out, event)
 		}
 	}

@@ -38,6 +38,7 @@ func (r *rig) endsNamespace(t *testing.T) {
 		return r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "new-0"}, p) == nil &&
 			p.Status.Reason == "" && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
 	}, soon, tick, "it runs again")
+	assert.True(t, r.events.has("new-0: RemotePodReplaced"), "its containers began anew")
 }
 
 // report sets the message of the accepted mapping.
