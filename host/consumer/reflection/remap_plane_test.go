@@ -16,6 +16,13 @@ import (
 func (r *rig) endsNamespace(t *testing.T) {
 	t.Helper()
 	r.report(t, "The namespace is being deleted.")
+	// A new pod tells that the virtual kubelet knows it.
+	r.createPods(t, "held-", 1)
+	held := &corev1.Pod{}
+	require.Eventually(t, func() bool {
+		return r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "held-0"}, held) == nil &&
+			held.Status.Reason == offloadingv1beta1.RemoteNamespaceTerminatingReason
+	}, soon, tick)
 	before := r.out.snapshot()
 	require.NoError(t, r.milan.DeleteAllOf(t.Context(), &offloadingv1beta1.ShadowPod{}, client.InNamespace(remoteNamespace)))
 	p := &corev1.Pod{}
@@ -38,7 +45,7 @@ func (r *rig) endsNamespace(t *testing.T) {
 		return r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "new-0"}, p) == nil &&
 			p.Status.Reason == "" && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
 	}, soon, tick, "it runs again")
-	assert.True(t, r.events.has("new-0: RemotePodReplaced"), "its containers began anew")
+	require.Eventually(t, func() bool { return r.events.has("new-0: RemotePodReplaced") }, soon, tick, "its containers began anew")
 }
 
 // report sets the message of the accepted mapping.
