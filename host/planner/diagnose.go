@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -113,12 +114,12 @@ func (o *Observed) kubeletOperator() string {
 // Diagnose returns the first thing that is wrong with a pod, from its scheduling to the
 // provider's kubelet; nil if it runs or has ended.
 func Diagnose(o Observed) *Diagnosis {
-	if isRunning(o.Pod) || o.Pod.Status.Phase == corev1.PodSucceeded {
+	if isRunning(o.Pod) || o.Pod.Status.Phase == corev1.PodSucceeded && o.Pod.DeletionTimestamp == nil {
 		return nil
 	}
 	for _, check := range []func(Observed) *Diagnosis{
-		diagnoseDeletion, diagnoseScheduling, diagnoseNode, diagnoseMapping, diagnoseForging, diagnoseCreation, diagnoseProviderScheduling,
-		diagnoseNeeds, diagnoseContainers, diagnoseReadiness, diagnoseWarning, diagnoseKubelet,
+		diagnoseDeletion, diagnoseScheduling, diagnoseNode, diagnoseMapping, diagnoseForging, diagnoseCreation, diagnoseReplacement,
+		diagnoseProviderScheduling, diagnoseNeeds, diagnoseContainers, diagnoseReadiness, diagnoseWarning, diagnoseKubelet,
 	} {
 		if found := check(o); found != nil {
 			found.Message = strings.TrimSpace(found.Message)
@@ -154,9 +155,7 @@ func diagnoseDeletion(o Observed) *Diagnosis {
 	if o.Pod.DeletionTimestamp == nil {
 		return nil
 	}
-	// The time in the metadata is that at which its grace period ends.
-	grace := time.Duration(ptr.Deref(o.Pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	since := o.Pod.DeletionTimestamp.Add(-grace).UTC().Format("2006-01-02 15:04:05")
+	since := deletedSince(o.Pod)
 	if node := diagnoseNode(o); node != nil {
 		node.Message = fmt.Sprintf("The pod is to be deleted since %s, and it stays until its node is ready or gone. %s", since, node.Message)
 		return node
@@ -171,6 +170,13 @@ func diagnoseDeletion(o Observed) *Diagnosis {
 		return newDiagnosis(Running, event.Reason, ProviderOperator, "%s", event.Message)
 	}
 	return newDiagnosis(Running, ReasonDeleting, Owner, "The pod is being deleted since %s.", since)
+}
+
+// deletedSince returns when a pod was deleted, as text. The time in its metadata is that at which its grace
+// period ends.
+func deletedSince(p *corev1.Pod) string {
+	grace := min(max(ptr.Deref(p.DeletionGracePeriodSeconds, 0), 0), math.MaxInt32)
+	return p.DeletionTimestamp.Add(-time.Duration(grace) * time.Second).UTC().Format("2006-01-02 15:04:05")
 }
 
 // isHeld reports whether an event says that the pod waits for finalizers in the provider.

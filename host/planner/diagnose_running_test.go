@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
@@ -145,6 +146,13 @@ func TestWhyAPodThatRunsIsNotReady(t *testing.T) {
 			unready(o)
 			o.Pod.Status.Conditions[0].Reason = "RemotePodReplaced"
 		}, planner.Creating, "RemotePodReplaced", planner.ProviderOperator, "The provider has deleted the remote pod"},
+		"its remote pod is being deleted": {func(o *planner.Observed) {
+			unready(o)
+			o.Pod.Status.Conditions[0].Reason = "RemotePodReplaced"
+			o.RemotePod.DeletionTimestamp, o.RemotePod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}, ptr.To[int64](30)
+			o.RemotePod.Finalizers = []string{"example.com/backup"}
+			o.RemotePod.Status = corev1.PodStatus{Phase: corev1.PodFailed}
+		}, planner.Creating, "RemotePodReplaced", planner.ProviderOperator, "deletes the remote pod since 2026-03-01 12:00:00, and creates another one once it is gone. The provider keeps pod "},
 		"a container that crashes": {func(o *planner.Observed) {
 			unready(o)
 			o.RemotePod = nil

@@ -12,6 +12,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/planner"
 )
 
@@ -67,6 +68,11 @@ func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
 			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
 		}},
 		"it has ended": {observe: func(o *planner.Observed) { o.Pod.Status.Phase = corev1.PodSucceeded }},
+		"it has succeeded, and the provider holds it": {func(o *planner.Observed) {
+			o.Pod.Status.Phase = corev1.PodSucceeded
+			o.Pod.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
+			o.ShadowPod = &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", DeletionTimestamp: o.Pod.DeletionTimestamp, Finalizers: []string{"example.com/backup"}}}
+		}, planner.Running, pod.ReasonRemoteFinalizers, planner.ProviderOperator, "example.com/backup"},
 		"it is being deleted": {func(o *planner.Observed) {
 			sent(o)
 			o.Pod.DeletionTimestamp, o.Pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Date(2026, 11, 21, 7, 0, 30, 0, time.UTC)}, ptr.To[int64](30)

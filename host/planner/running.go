@@ -73,6 +73,22 @@ func isCreating(p *corev1.Pod) bool {
 	return true
 }
 
+// diagnoseReplacement reports a remote pod that the provider deletes, or has deleted.
+func diagnoseReplacement(o Observed) *Diagnosis {
+	ready := condition(o.Pod, corev1.PodReady)
+	if ready == nil || ready.Reason != pod.ReasonReplaced || o.Pod.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	if gone := o.RemotePod; gone != nil && gone.DeletionTimestamp != nil {
+		held := ""
+		if finalizers := pod.HeldByFinalizers(nil, gone); finalizers != "" {
+			held = " The provider keeps " + finalizers + ", which the controllers that set them must remove."
+		}
+		return newDiagnosis(Creating, ready.Reason, ProviderOperator, "The provider deletes the remote pod since %s, and creates another one once it is gone.%s", deletedSince(gone), held)
+	}
+	return newDiagnosis(Creating, ready.Reason, ProviderOperator, "The provider has deleted the remote pod, and has not created another one yet. The events there say who deletes it.")
+}
+
 // diagnoseContainers reports the first container that does not run, or a pod that has failed.
 func diagnoseContainers(o Observed) *Diagnosis {
 	p := o.remotePod()
@@ -132,9 +148,6 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 	}
 	if o.Pod.Status.Phase != corev1.PodRunning || ready == nil {
 		return nil
-	}
-	if ready.Reason == pod.ReasonReplaced {
-		return newDiagnosis(Creating, ready.Reason, ProviderOperator, "The provider has deleted the remote pod, and has not created another one yet: it waits up to 5 minutes if that happens again and again. The events there say who deletes it.")
 	}
 	for _, check := range []func(Observed) *Diagnosis{diagnoseProbes, diagnoseGates} {
 		if found := check(o); found != nil {

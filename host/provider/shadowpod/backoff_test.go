@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 )
 
@@ -48,6 +49,11 @@ func TestAPodThatDoesNotLastIsCreatedEverMoreSeldom(t *testing.T) {
 				continue
 			}
 			require.Positive(t, wait)
+			current := shadow(nil)
+			require.NoError(t, c.Get(t.Context(), key, current))
+			assert.Equal(t, offloadingv1beta1.FailedCreatePodReason, current.Status.Reason)
+			assert.Equal(t, "the provider's cluster has deleted each of its last pods soon after its creation; the next one is created at "+
+				clock.Now().Add(wait).UTC().Format(time.RFC3339), current.Status.Message, "the consumer sees why nothing runs, and how long")
 			clock.Step(wait)
 		}
 		return pods

@@ -158,7 +158,9 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 	var paused *pausedError
 	switch {
 	case errors.As(err, &paused):
-		return ctrl.Result{RequeueAfter: paused.left}, nil
+		next := r.Clock.Now().Add(paused.left).UTC().Truncate(time.Second)
+		return ctrl.Result{RequeueAfter: paused.left}, r.reportRefusal(ctx, shadow, nil,
+			"the provider's cluster has deleted each of its last pods soon after its creation; the next one is created at "+next.Format(time.RFC3339))
 	case errors.Is(err, errNotControlled), errors.Is(err, errStalePod), errors.As(err, &forbidden):
 		return ctrl.Result{RequeueAfter: creationRetry}, nil
 	case err != nil || pod == nil:

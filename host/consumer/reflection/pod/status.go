@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +102,9 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 		Unknown: o.in.Facts.RemoteUnknown, LocalGates: gates, HasCurrentSpec: o.hasCurrentSpec(),
 	})
 	restoreLocalFields(status, &o.local.Status)
+	if o.local.DeletionTimestamp == nil && o.pod.DeletionTimestamp != nil && !podend.IsTerminal(status.Phase) {
+		status = o.leavingStatus(status)
+	}
 	if reportsNothing(&o.local.Status, status) {
 		return append(actions, engine.Keep{Reason: keepNothingReported})
 	}
@@ -174,6 +178,21 @@ func (o *observation) patchWaitingStatus(reason, message string) []engine.Action
 func (o *observation) notReadyNow(reason string) *corev1.PodStatus {
 	return notReadyStatus(&o.local.Status, reason, func(corev1.PodConditionType) *metav1.Time {
 		return ptr.To(metav1.NewTime(o.in.Facts.Now.Truncate(time.Second)))
+	})
+}
+
+// leavingStatus returns a status in which the pod is not ready, because the provider deletes the remote pod: its
+// containers may go on for their grace period, and a deleted pod gets no new connections.
+func (o *observation) leavingStatus(status *corev1.PodStatus) *corev1.PodStatus {
+	reason := ReasonReplaced
+	if o.in.Facts.IsEnding {
+		reason = offloadingv1beta1.RemoteNamespaceTerminatingReason
+	}
+	// The deletion timestamp is when the grace period ends.
+	grace := min(max(ptr.Deref(o.pod.DeletionGracePeriodSeconds, 0), 0), math.MaxInt32)
+	since := o.pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
+	return notReadyStatus(status, reason, func(corev1.PodConditionType) *metav1.Time {
+		return ptr.To(apitime.Bound(metav1.NewTime(since)))
 	})
 }
 

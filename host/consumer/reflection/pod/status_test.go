@@ -2,6 +2,7 @@ package pod
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -160,6 +162,9 @@ func TestAPodWithoutRemotePodIsNotReady(t *testing.T) {
 		"the namespace ends, nothing is left":               {local: serves(), alter: ending, want: "status Running RemoteNamespaceTerminating, event RemoteNamespaceTerminating"},
 		"the namespace ends before the pod began":           {local: localPod(), alter: ending, want: "status Pending RemoteNamespaceTerminating, event RemoteNamespaceTerminating"},
 		"the namespace ends, and the remote pod still runs": {local: serves(), remote: remotePod(running, ready, container("web", 2)), alter: ending, want: "status Running", wantReady: true},
+		"the namespace ends, and the remote pod too":        {local: serves(), remote: remotePod(running, ready, deleting, container("web", 2)), alter: ending, want: "status Running"},
+		"the remote pod is deleted, and its containers run": {local: serves(), shadow: shadowPod(), remote: remotePod(running, ready, deleting, container("web", 2)), want: "status Running" + upToDate},
+		"both are deleted, and its containers run":          {local: localPod(running, ready, deleting, container("web", 2)), shadow: shadowPod(shadowDeleting), remote: remotePod(running, ready, deleting, container("web", 2)), want: "status Running", wantReady: true},
 		"the namespace ends, and the pod has finished":      {local: localPod(phase(corev1.PodSucceeded)), alter: ending, want: "keep PodFinished"},
 		"the namespace ends, and the pod is deleted":        {local: localPod(running, deleting), alter: ending, want: "delete local pod"},
 	} {
@@ -231,6 +236,34 @@ func TestDatesOfAReplacedPodAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, json.Unmarshal(text, &corev1.PodStatus{}), "%s", text)
 	assert.Equal(t, corev1.ConditionFalse, patchedStatus(actions).Conditions[0].Status)
+}
+
+// A remote pod that is being deleted is not ready since its deletion, however its provider counts.
+func TestALeavingPodIsNotReadySinceItsDeletion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		grace *int64
+		want  time.Time
+	}{
+		"a grace period":      {ptr.To[int64](30), now.Add(-30 * time.Second)},
+		"none":                {nil, now},
+		"more than a time is": {ptr.To[int64](math.MaxInt64), time.Time{}},
+		"a negative one":      {ptr.To[int64](math.MinInt64), now},
+	} {
+		t.Run(name, func(t *testing.T) {
+			remote := remotePod(running, ready, deleting)
+			remote.DeletionTimestamp, remote.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now)), tc.grace
+			actions, err := decide(t.Context(), definition(&policies{}), input(localPod(running, ready), shadowPod(), remote))
+			require.NoError(t, err)
+			status := patchedStatus(actions)
+			require.NotNil(t, status)
+			assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status)
+			assert.Equal(t, ReasonReplaced, status.Conditions[0].Reason)
+			assert.Equal(t, tc.want.UTC(), status.Conditions[0].LastTransitionTime.UTC())
+			again, err := decide(t.Context(), definition(&policies{}), input(localPod(func(p *corev1.Pod) { p.Status = *status }), shadowPod(), remote))
+			require.NoError(t, err)
+			assert.Nil(t, patchedStatus(again), "it is written once")
+		})
+	}
 }
 
 // A provider that deletes the remote pod again and again is named in an event.
