@@ -240,7 +240,7 @@ func claims(s *snapshot) []Problem {
 		found = append(found, Problem{
 			Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id),
 			Message: "The claim was deleted in the provider, and its data is lost: pods that use it stay Pending.",
-			Action:  "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name,
+			Action:  "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name + " pod/<name of the pod>",
 		})
 	}
 	return found
