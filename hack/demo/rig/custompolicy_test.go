@@ -123,25 +123,43 @@ func awaitReady(t *testing.T, r *rig.Rig, name string) *policyv1alpha1.Offloadin
 }
 
 // restarted does what `kubectl rollout restart` does and waits until every remote pod of
-// the Deployment is ready with the image.
+// the Deployment is ready with the image. A virtual kubelet hears a moment later that a policy is gone: pods
+// that it forged meanwhile are restarted once more.
 func restarted(t *testing.T, r *rig.Rig, name, image string) {
 	t.Helper()
-	deployment := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: application.Namespace, Name: name}
-	require.NoError(t, r.Rome.Get(t.Context(), key, deployment))
+	labels := map[string]string{"app": name}
+	replicas, before := restart(t, r, name)
+	eventually(t, "the pods of "+name+" are new and run "+image, func(t planetest.T) bool {
+		remote := pods(t, r.Milan, "shop-rome", labels)
+		changed := 0
+		for i := range remote {
+			if before[remote[i].UID] || !ready(&remote[i]) {
+				return false
+			}
+			if remote[i].Spec.Containers[0].Image == image {
+				changed++
+			}
+		}
+		if len(remote) != replicas || len(pods(t, r.Rome, application.Namespace, labels)) != replicas {
+			return false
+		}
+		if changed < replicas {
+			_, before = restart(t, r, name)
+		}
+		return changed == replicas
+	})
+}
+
+// restart restarts a Deployment, and returns its replicas and the remote pods that it has before.
+func restart(t planetest.T, r *rig.Rig, name string) (int, map[types.UID]bool) {
+	t.Helper()
 	before := map[types.UID]bool{}
 	for _, p := range pods(t, r.Milan, "shop-rome", map[string]string{"app": name}) {
 		before[p.UID] = true
 	}
-	restart := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"revision after %d"}}}}}`, deployment.Generation)
-	require.NoError(t, r.Rome.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(restart))))
-	eventually(t, "the pods of "+name+" are new and run "+image, func(t planetest.T) bool {
-		remote := pods(t, r.Milan, "shop-rome", map[string]string{"app": name})
-		for i := range remote {
-			if before[remote[i].UID] || !ready(&remote[i]) || remote[i].Spec.Containers[0].Image != image {
-				return false
-			}
-		}
-		return len(remote) == int(*deployment.Spec.Replicas) && len(pods(t, r.Rome, application.Namespace, map[string]string{"app": name})) == len(remote)
-	})
+	deployment := &appsv1.Deployment{}
+	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Namespace: application.Namespace, Name: name}, deployment))
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"revision after %d"}}}}}`, deployment.Generation)
+	require.NoError(t, r.Rome.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(patch))))
+	return int(*deployment.Spec.Replicas), before
 }
