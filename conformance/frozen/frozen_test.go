@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longshore-dev/longshore/conformance/wat"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// digests are those of the assembled modules. A change of a frozen module is a broken promise: add
+// digests are those of the modules. A change of a frozen module is a broken promise: add
 // another module instead.
 var digests = map[string]string{
 	"all": "a4ce60fb7b383453ae020f203d1d2aa1cbd9b621a6eea6a8aa792709bd8e079e", "current": "94dd58a023a385cca8e2b59504c286767d6c18c5b197c1aae75488308abf69be", "next": "0a56fbe99509c93a474b854deb04bcb5e6cf756d68b9bb2b847608192c66b459", "next-answer": "cb153e4ff8dad74671af928d3dbfa1560f02daf38e5c9c941c722b0a9d616355",
@@ -41,18 +40,16 @@ var outcomes = map[string]struct{ loads, answers string }{
 }
 
 func TestModulesOfOtherContracts(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("modules", "*.wat"))
+	files, err := filepath.Glob(filepath.Join("modules", "*.wasm"))
 	require.NoError(t, err)
 	require.Len(t, files, len(outcomes))
 	runtime, err := engine.New(t.Context(), engine.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, runtime.Close(context.WithoutCancel(t.Context()))) })
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".wat")
+		name := strings.TrimSuffix(filepath.Base(file), ".wasm")
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
-			wasm, err := wat.Assemble(string(text))
+			wasm, err := os.ReadFile(file)
 			require.NoError(t, err)
 			sum := sha256.Sum256(wasm)
 			assert.Equal(t, digests[name], hex.EncodeToString(sum[:]), "the module is frozen")

@@ -17,10 +17,9 @@ import (
 	"testing"
 
 	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
-	"github.com/longshore-dev/longshore/conformance/wat"
 )
 
-//go:embed c/policy.c rust/policy.rs text/policy.wat assemblyscript/*.ts assemblyscript/*.json
+//go:embed c/policy.c rust/policy.rs text/policy.wasm assemblyscript/*.ts assemblyscript/*.json
 var files embed.FS
 
 // Guest is the policy in one language.
@@ -49,7 +48,7 @@ func All() []Guest {
 			return toolchain.AssemblyScript(ctx, AssemblyScript(), "pdk", "pdk/stop")
 		}},
 		{Name: "text", Small: true, build: func(context.Context) ([]byte, error) {
-			return withFile("text/policy.wat", func(source []byte) ([]byte, error) { return wat.Assemble(string(source)) })
+			return withFile("text/policy.wasm", func(wasm []byte) ([]byte, error) { return wasm, nil })
 		}},
 	}
 }

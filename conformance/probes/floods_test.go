@@ -8,18 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longshore-dev/longshore/conformance/wat"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
-
-func assemble(t *testing.T, source string) []byte {
-	t.Helper()
-	wasm, err := wat.Assemble(source)
-	require.NoError(t, err)
-	return wasm
-}
 
 // named loads one probe.
 func named(t *testing.T, e *engine.Engine, name string) *module.Module {

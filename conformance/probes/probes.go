@@ -3,7 +3,7 @@
 // beside it in want.txt, in the words that its author would read; a test holds the host
 // to them.
 //
-// Most are in the text format, one folder each; what the languages themselves say when
+// Most are in the text format, one folder each, with the module that make generate assembles; what the languages themselves say when
 // they give up is in golang, ctrap, asabort and rspanic.
 package probes
 
@@ -14,10 +14,9 @@ import (
 	"path"
 	"strings"
 
-	"github.com/longshore-dev/longshore/conformance/wat"
 )
 
-//go:embed prelude.wat */probe.wat ctrap/probe.c asabort/probe.ts rspanic/probe.rs
+//go:embed */probe.wat */probe.wasm ctrap/probe.c asabort/probe.ts rspanic/probe.rs
 var files embed.FS
 
 // Probe is a module in the text format.
@@ -34,12 +33,8 @@ type Probe struct {
 // are about; shorter ones they answer with nothing, so that they load.
 const LongQuestion = 1024
 
-// All assembles the probes.
+// All reads the probes.
 func All() ([]Probe, error) {
-	prelude, err := files.ReadFile("prelude.wat")
-	if err != nil {
-		return nil, fmt.Errorf("reading the probes: %w", err)
-	}
 	names, err := fs.Glob(files, "*/probe.wat")
 	if err != nil {
 		return nil, fmt.Errorf("listing the probes: %w", err)
@@ -50,25 +45,21 @@ func All() ([]Probe, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the probes: %w", err)
 		}
-		text := string(source)
-		about, rest := comment(text)
-		if !strings.HasPrefix(rest, "(module") {
-			text = string(prelude) + text
+		wasm, err := files.ReadFile(path.Join(path.Dir(name), "probe.wasm"))
+		if err != nil {
+			return nil, fmt.Errorf("reading the probes: %w", err)
 		}
-		p := Probe{Name: path.Dir(name), About: about}
-		if p.Wasm, err = wat.Assemble(text); err != nil {
-			return nil, fmt.Errorf("probe %s: %w", p.Name, err)
-		}
-		all = append(all, p)
+		all = append(all, Probe{Name: path.Dir(name), About: comment(string(source)), Wasm: wasm})
 	}
 	return all, nil
 }
 
-// comment cuts the comment off the front.
-func comment(text string) (about, rest string) {
+// comment returns the comment at the front.
+func comment(text string) string {
+	about := ""
 	for strings.HasPrefix(text, ";;") {
 		line, after, _ := strings.Cut(text, "\n")
 		about, text = about+strings.TrimPrefix(line, ";;"), after
 	}
-	return strings.TrimSpace(about), text
+	return strings.TrimSpace(about)
 }

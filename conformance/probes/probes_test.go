@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/guests"
 	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -175,11 +177,17 @@ func TestTooLarge(t *testing.T) {
 		require.EqualError(t, err, "pod_mutation: the request is too large: it has 1048697 bytes, more than 1048576")
 		require.NoError(t, m.Close(t.Context()))
 	}
-	branches := "(func $f (param i32) (block " + strings.Repeat("(br_table 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 (local.get 0))", 500) + "))"
-	wide := "(func $f (param i32) (br_table " + strings.Repeat("0 ", 10_001) + "(local.get 0)))"
-	for name, source := range map[string]string{"many small jump tables": branches, "one giant jump table": wide} {
+	// A jump to the outermost block in each of so many cases.
+	table := func(cases int) []byte {
+		return encode.Code(encode.Get(0), 0x0e, encode.Uleb(uint64(cases)), make([]byte, cases+1))
+	}
+	for name, body := range map[string][]byte{
+		"many small jump tables": encode.Code(0x02, 0x40, slices.Repeat(table(19), 500), 0x0b), "one giant jump table": table(10_000),
+	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := module.Load(t.Context(), e, assemble(t, source), module.Options{Name: "probe"})
+			m := &encode.Module{}
+			m.Func([]byte{encode.I32}, nil, nil, body)
+			_, err := module.Load(t.Context(), e, m.Bytes(), module.Options{Name: "probe"})
 			require.ErrorContains(t, err, "the module; its author must rebuild it")
 		})
 	}

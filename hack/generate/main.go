@@ -1,10 +1,12 @@
 // Command generate writes what is generated from the code: deep copies beside the API
 // types, into the chart their CRDs and the components' rights, beside the contract its
-// JSON schemas, and the reference of the metrics. Run it from the root of the repository:
-// go run ./hack/generate. The same sources give the same bytes.
+// JSON schemas, the reference of the metrics, and beside WebAssembly text its modules (for
+// which it needs npm). Run it from the root of the repository: go run ./hack/generate. The
+// same sources give the same bytes.
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -70,7 +72,10 @@ func run() (err error) {
 	if err := generateMetrics(); err != nil {
 		return err
 	}
-	return generateSchemas()
+	if err := generateSchemas(); err != nil {
+		return err
+	}
+	return generateModules(context.Background())
 }
 
 func controllerGen(args ...string) error {

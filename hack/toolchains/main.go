@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	if err := toolchain.InstallAssemblyScript(context.Background(), guests.AssemblyScript()); err != nil {
+	if _, err := toolchain.InstallPackages(context.Background(), guests.AssemblyScript()); err != nil {
 		fmt.Fprintln(os.Stderr, "toolchains:", err)
 		os.Exit(1)
 	}

@@ -17,64 +17,6 @@ import (
 // AssemblyScript compiler, with npm.
 const InstallCommand = "go run ./hack/toolchains"
 
-// lock are the files that pin the AssemblyScript compiler and Extism's kit for it.
-var lock = []string{"package.json", "package-lock.json"}
-
-// installed is the folder of the compiler that a tree's lock pins.
-func installed(tree fs.FS) (string, map[string][]byte, error) {
-	dir, err := folder()
-	if err != nil {
-		return "", nil, err
-	}
-	files := map[string][]byte{}
-	parts := []string{"npm"}
-	for _, name := range lock {
-		if files[name], err = fs.ReadFile(tree, name); err != nil {
-			return "", nil, fmt.Errorf("reading what pins the AssemblyScript compiler: %w", err)
-		}
-		parts = append(parts, string(files[name]))
-	}
-	return filepath.Join(dir, "assemblyscript-"+key(parts...)[:16]), files, nil
-}
-
-// InstallAssemblyScript installs the compiler that the tree's package-lock.json pins,
-// with npm, in the cache folder. It does nothing when it is there.
-func InstallAssemblyScript(ctx context.Context, tree fs.FS) error {
-	dir, files, err := installed(tree)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	npm, err := find("npm")
-	if err != nil {
-		return fmt.Errorf("%w: install Node.js 20 with npm: %w", ErrMissing, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("making the cache of guests: %w", err)
-	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), "npm-")
-	if err != nil {
-		return fmt.Errorf("making a folder to install in: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(work) }() // gone already when it became the folder
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(work, name), data, 0o600); err != nil {
-			return fmt.Errorf("writing what pins the compiler: %w", err)
-		}
-	}
-	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir = work
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("installing the AssemblyScript compiler: %w\n%s", err, text)
-	}
-	if err := os.Rename(work, dir); err != nil {
-		return fmt.Errorf("keeping the AssemblyScript compiler: %w", err)
-	}
-	return nil
-}
-
 // AssemblyScriptModules returns the folder node_modules with the compiler that the tree's
 // package-lock.json pins.
 func AssemblyScriptModules(tree fs.FS) (string, error) {

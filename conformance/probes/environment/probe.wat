@@ -1,4 +1,5 @@
 ;; Arguments and environment: one name, and nothing.
+(; include ../prelude.wat ;)
 (func $probe (result i32)
   (drop (call $args_sizes_get (i32.const 1024) (i32.const 1028)))
   (drop (call $environ_sizes_get (i32.const 1032) (i32.const 1036)))

@@ -1,4 +1,5 @@
 ;; Loads from all over its memory, each from the address that the last one gave, which takes long for an instruction.
+(; include ../prelude.wat ;)
 (func $probe (result i32)
   (local $at i32)
   (drop (memory.grow (i32.const 400)))

@@ -1,4 +1,5 @@
 ;; Asks for a variable with a name of half a megabyte, again and again.
+(; include ../prelude.wat ;)
 (func $probe (result i32)
   (local $key i64)
   (local.set $key (call $alloc (i64.const 524288)))

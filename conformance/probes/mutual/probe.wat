@@ -1,4 +1,5 @@
 ;; Two functions that call each other through a table.
+(; include ../prelude.wat ;)
 (type $self (func (result i32)))
 (table 2 funcref)
 (elem (i32.const 0) $probe $other)

@@ -1,4 +1,5 @@
 ;; A module that reads a block as it comes, to find what an earlier call left there.
+(; include ../prelude.wat ;)
 (func $probe (result i32) (local $block i64) (local $i i64) (local $sum i64)
   (local.set $block (call $alloc (i64.const 20000)))
   (loop $more

@@ -1,4 +1,5 @@
 ;; Standard error without end; then it gives up.
+(; include ../prelude.wat ;)
 (data (i32.const 1024) "panic: policy: the same words again and again\n")
 (func $probe (result i32) (local $n i32)
   (i32.store (i32.const 1200) (i32.const 1024))

@@ -1,4 +1,5 @@
 ;; Standard input: there is none.
+(; include ../prelude.wat ;)
 (func $probe (result i32)
   (i32.store (i32.const 1024) (i32.const 1040))
   (i32.store (i32.const 1028) (i32.const 16))
