@@ -1,0 +1,17 @@
+;; The policy "accelerator" of conformance/guests/text, but it replaces a structure as a whole.
+(; include ../../guests/text/prelude.wat ;)
+
+(data (i32.const 256) "{\"version\":\"v1alpha1\",\"operations\":[{\"op\":\"set\",\"path\":\"/spec/affinity\",\"value\":{}}],\"warnings\":[")
+(data (i32.const 448) "]}")
+(data (i32.const 512)
+  "{\"name\":\"accelerator\",\"version\":\"1.0.0\",\"contracts\":[\"v1alpha1\"],\"points\":[{\"point\":\"PodMutation\","
+  "\"moments\":[\"Admission\"],\"reads\":[\"/object/spec/nodeSelector\"],"
+  "\"writes\":[{\"path\":\"/spec/affinity\",\"verbs\":[\"set\"]}]}]}")
+
+(func (export "describe") (result i32) (call $answer (i32.const 512) (i32.const 215)))
+
+(func (export "pod_mutation") (result i32)
+  (if (i32.eqz (call $read)) (then (return (call $failNotJSON))))
+  (if (global.get $wrong) (then (return (call $failNoString))))
+  (if (i32.eqz (global.get $found)) (then (return (call $answerNothing))))
+  (call $answerValue (i32.const 97) (i32.const 2)))
