@@ -24,11 +24,11 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
-	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/planner"
 	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
 )
 
 const (
@@ -346,14 +346,9 @@ func fullNodes(t *testing.T, c client.Client, at func(...string) (string, int, s
 }
 
 // labeller is a module that reads a name and may write labels.
-func labeller(t *testing.T, name string) []byte {
-	t.Helper()
-	wasm, err := wattest.Guest{
-		Manifest: `{"name":"` + name + `","version":"1","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`,
-		Answer:   `{"version":"v1alpha1"}`,
-	}.Assemble()
-	require.NoError(t, err)
-	return wasm
+func labeller(name string) []byte {
+	manifest := `{"name":"` + name + `","version":"1","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
+	return policytest.NewGuest().Answers("describe", manifest).Answers("pod_mutation", `{"version":"v1alpha1"}`).Bytes()
 }
 
 // reporting is a component that decides by a policy.
@@ -369,7 +364,7 @@ func reporting(policy *policyv1alpha1.OffloadingPolicy, digest string) *policyv1
 
 func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	t.Helper()
-	wasm, other := labeller(t, "mirror"), labeller(t, "another")
+	wasm, other := labeller("mirror"), labeller("another")
 	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "mirror"}, BinaryData: map[string][]byte{"module.wasm": wasm}}
 	object := &policyv1alpha1.OffloadingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "mirror"},
@@ -453,7 +448,7 @@ func pushes(t *testing.T, c client.Client, kubeconfig string) {
 	}
 	policy := &policyv1alpha1.OffloadingPolicy{}
 	for _, name := range []string{"first", "second"} {
-		require.NoError(t, os.WriteFile(file, labeller(t, name), 0o600))
+		require.NoError(t, os.WriteFile(file, labeller(name), 0o600))
 		out, code, message := push("--name", "pushed", "--timeout", "0")
 		require.Equal(t, output.CodeDone, code, message)
 		assert.Contains(t, out, "Applied: OffloadingPolicy pushed and 1 ConfigMaps in namespace longshore")
@@ -464,7 +459,7 @@ func pushes(t *testing.T, c client.Client, kubeconfig string) {
 		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "longshore", Name: "pushed"}, stored))
 		wasm, err := module.Unpack(stored.BinaryData[policy.Spec.Module.ConfigMap.Key])
 		require.NoError(t, err)
-		assert.Equal(t, labeller(t, name), wasm)
+		assert.Equal(t, labeller(name), wasm)
 	}
 
 	policy.Status.ObservedGeneration = policy.Generation

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-
 )
 
 //go:embed */probe.wat */probe.wasm ctrap/probe.c asabort/probe.ts rspanic/probe.rs

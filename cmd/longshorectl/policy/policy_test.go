@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,23 +18,33 @@ import (
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
-	"github.com/longshore-dev/longshore/conformance/wat/wattest"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
 )
 
 const manifest = `{"name":"labeller","version":"1.2.3","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
 
-type guest struct{ imports, manifest, answer, first, export string }
+// guest is a module with a fixed answer.
+type guest struct {
+	manifest, answer string
+	// imports is the name of a module that is no module of a policy's host, or empty.
+	imports string
+	// first are the instructions before the answer.
+	first []byte
+	// export is that of PodMutation when it is empty.
+	export string
+}
 
 // build writes a module to a file.
 func (g guest) build(t *testing.T) string {
 	t.Helper()
-	if g.manifest == "" {
-		g.manifest = manifest
+	m := policytest.NewGuest()
+	if g.imports != "" {
+		m.Import(g.imports, "dial", nil, nil)
 	}
-	wasm, err := wattest.Guest{Export: g.export, Manifest: g.manifest, Answer: g.answer, Imports: g.imports, First: g.first}.Assemble()
-	require.NoError(t, err)
-	return write(t, "module.wasm", wasm)
+	m.Answers("describe", cmp.Or(g.manifest, manifest)).Answers(cmp.Or(g.export, "pod_mutation"), g.answer, g.first)
+	return write(t, "module.wasm", m.Bytes())
 }
 
 func write(t *testing.T, name string, content []byte) string {
@@ -103,7 +114,7 @@ func TestInspect(t *testing.T) {
 			"unpacked", "(only with settings)", "\nSettings:   checked by the module", "Accepted:",
 		}},
 		"a forbidden import is named": {
-			guest{imports: `(import "net" "dial" (func $dial))`, answer: "{}"}.build, output.CodeModule,
+			guest{imports: "net", answer: "{}"}.build, output.CodeModule,
 			[]string{"Digest:", "net.dial", "Refused: loading policy module"},
 		},
 		"a wrong manifest is the author's": {
@@ -155,7 +166,7 @@ func TestInspectForPrograms(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	trap := "(unreachable)"
+	unreachable, endless := []byte{0x00}, encode.Code(0x03, 0x40, 0x0c, 0, 0x0b)
 	cases := map[string]struct {
 		guest guest
 		args  []string
@@ -191,13 +202,13 @@ func TestRun(t *testing.T) {
 			[]string{"Failed (UndeclaredWrite):", "/spec/hostNetwork", "author"},
 		},
 		"an endless loop": {
-			guest{first: "(loop $more (br $more))", answer: labels("red")},
+			guest{first: endless, answer: labels("red")},
 			[]string{"--moment", "Offload", "--fuel", "1000"},
 			output.CodeModule,
 			[]string{"Failed (Timeout):", "of 1000 ticks"},
 		},
 		"a trap": {
-			guest{first: trap, answer: labels("red")},
+			guest{first: unreachable, answer: labels("red")},
 			[]string{"--moment", "Offload"},
 			output.CodeModule,
 			[]string{"Failed (Trap): loading policy module ", "module.wasm: warming up: pod_mutation: the module crashed: unreachable; its author must correct it\n"},

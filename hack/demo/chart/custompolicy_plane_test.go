@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
-	"github.com/longshore-dev/longshore/conformance/wat"
 	"github.com/longshore-dev/longshore/hack/demo/chart"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/manager"
@@ -33,10 +31,7 @@ import (
 func TestCustomPoliciesBecomeReadyAgainstARealAPIServer(t *testing.T) {
 	t.Parallel()
 	config, admin, _ := cluster(t)
-	text, err := os.ReadFile("../../../docs/tutorials/modules/trap.wat")
-	require.NoError(t, err)
-	// Without its crash, the module answers that nothing changes.
-	module, err := wat.Assemble(strings.Replace(string(text), "(unreachable)", "", 1))
+	module, err := os.ReadFile("../../../conformance/frozen/modules/current.wasm")
 	require.NoError(t, err)
 	values := func(label string) map[string]any {
 		return map[string]any{"clusterID": "rome", "policies": map[string]any{"custom": map[string]any{

@@ -44,7 +44,7 @@ kubectl -n longshore delete rolebinding policy-authors`)
 // writeModule writes a module that is small enough for the values of the chart.
 func writeModule(t *testing.T, dir string) {
 	t.Helper()
-	module, _ := stampModule(t, "1", "")
+	module, _ := stampModule("1")
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	_, err := w.Write(module)
@@ -56,7 +56,7 @@ func writeModule(t *testing.T, dir string) {
 // section of bytes that cannot be compressed.
 func writeLargeModule(t *testing.T, path string) {
 	t.Helper()
-	module, _ := stampModule(t, "1", "")
+	module, _ := stampModule("1")
 	section := make([]byte, 1<<20)
 	_, err := rand.Read(section)
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 		patchOwn(t, r, name, `{"spec":{"replicas":2}}`)
 	}
 	awaitOwn(t, r)
-	module, digest := stampModule(t, "1", "")
+	module, digest := stampModule("1")
 	storePolicy(t, r, swapPolicy, map[string][]byte{"module.wasm": module}, nil)
 	awaitReadyIn(t, r, digest, 3)
 	f := admitPods(t, r)
@@ -57,7 +57,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 		}
 		return true
 	})
-	module, digest = stampModule(t, "2", "")
+	module, digest = stampModule("2")
 	require.NoError(t, replaceModule(t, r, module))
 	awaitReadyIn(t, r, digest, 3)
 	changed := f.more(t)

@@ -24,12 +24,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
-	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -48,12 +48,10 @@ const (
 // stampModule returns the module of a version of a policy that stamps its version on every
 // pod, at both moments, and its short digest. It reads the pod's
 // name, so that no answer is remembered and every pod is a call.
-func stampModule(t *testing.T, version, first string) ([]byte, string) {
-	t.Helper()
+func stampModule(version string, first ...any) ([]byte, string) {
 	manifest := fmt.Sprintf(`{"name":"stamp","version":%q,"contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/annotations","verbs":["merge"]}]}]}`, version)
 	answer := fmt.Sprintf(`{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/annotations","value":{"stamp.example/version":%q}}]}`, version)
-	wasm, err := wattest.Guest{Manifest: manifest, Answer: answer, First: first}.Assemble()
-	require.NoError(t, err)
+	wasm := policytest.NewGuest().Answers("describe", manifest).Answers("pod_mutation", answer, first...).Bytes()
 	return wasm, chain.ShortDigest(module.Digest(wasm))
 }
 
@@ -118,7 +116,7 @@ type swapped struct {
 func swapUnderLoad(t *testing.T, r *rig.Rig) {
 	offloadSwapNamespace(t, r)
 	before := components(t, r)
-	first, digest := stampModule(t, "1", "")
+	first, digest := stampModule("1")
 	storePolicy(t, r, swapPolicy, map[string][]byte{"module.wasm": first}, nil)
 	awaitDigest(t, r, digest)
 	rate := swapRate
@@ -133,7 +131,7 @@ func swapUnderLoad(t *testing.T, r *rig.Rig) {
 	t.Cleanup(f.stop)
 	f.more(t, swapPods)
 	for _, version := range []string{"2", "3"} {
-		next, digest := stampModule(t, version, "")
+		next, digest := stampModule(version)
 		began := f.begun.Load()
 		require.NoError(t, replaceModule(t, r, next))
 		awaitDigest(t, r, digest)
@@ -141,7 +139,7 @@ func swapUnderLoad(t *testing.T, r *rig.Rig) {
 		t.Logf("version %s: %d pods were created until all components ran it", version, f.begun.Load()-began)
 		f.more(t, swapPods)
 		if version == "2" {
-			broken, _ := stampModule(t, "broken", "(unreachable)")
+			broken, _ := stampModule("broken", 0x00) // unreachable
 			require.ErrorContains(t, replaceModule(t, r, broken), "the module crashed: unreachable; its author must correct it")
 			f.more(t, swapPods)
 		}

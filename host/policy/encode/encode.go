@@ -1,6 +1,6 @@
-// Package encode encodes WebAssembly modules in the binary format: the kernel of the engine,
-// the text format of the conformance tests, and the modules that tests write by hand. It does
-// not check that they are valid. Package fuel decodes modules.
+// Package encode encodes WebAssembly modules in the binary format: the kernel of the engine, and
+// the modules that tests make of instructions. It does not check that they are valid. Package
+// fuel decodes modules.
 package encode
 
 import "encoding/binary"
@@ -92,8 +92,8 @@ func GlobalSet(global uint64) []byte { return Code(0x24, Uleb(global)) }
 // Call is call.
 func Call(function uint32) []byte { return Code(0x10, Uleb(uint64(function))) }
 
-// Sections are the items of a module's sections, each encoded.
-type Sections struct {
+// sections are the items of a module's sections, each encoded.
+type sections struct {
 	Types, Imports, Functions, Tables, Memories, Globals, Exports, Elements, Codes, Data [][]byte
 	// Start is the encoded index of the start function, or nil.
 	Start []byte
@@ -101,8 +101,8 @@ type Sections struct {
 	HasDataCount bool
 }
 
-// Signature returns the index of a function type, which it adds when it is new.
-func (s *Sections) Signature(params, results []byte) uint32 {
+// signature returns the index of a function type, which it adds when it is new.
+func (s *sections) signature(params, results []byte) uint32 {
 	t := Code(0x60, Sized(params), Sized(results))
 	for i, have := range s.Types {
 		if string(have) == string(t) {
@@ -113,8 +113,8 @@ func (s *Sections) Signature(params, results []byte) uint32 {
 	return uint32(len(s.Types) - 1)
 }
 
-// Bytes returns the module.
-func (s *Sections) Bytes() []byte {
+// bytes returns the module.
+func (s *sections) bytes() []byte {
 	out := []byte("\x00asm\x01\x00\x00\x00")
 	section := func(id byte, items [][]byte) {
 		if len(items) > 0 {

@@ -3,13 +3,13 @@ package encode
 // Module is a module being written. Functions, globals and the like are numbered in
 // the order of the calls that add them, imports first.
 type Module struct {
-	sections          Sections
+	sections          sections
 	importedFunctions uint32
 }
 
 // Import adds an imported function and returns its index.
 func (m *Module) Import(module, name string, params, results []byte) uint32 {
-	m.ImportRaw(module, name, Function, Uleb(uint64(m.sections.Signature(params, results))))
+	m.ImportRaw(module, name, Function, Uleb(uint64(m.sections.signature(params, results))))
 	m.importedFunctions++
 	return m.importedFunctions - 1
 }
@@ -22,7 +22,7 @@ func (m *Module) ImportRaw(module, name string, kind byte, what []byte) {
 // Func adds a function and returns its index. locals are the types of its variables
 // beside the parameters. The final end is added.
 func (m *Module) Func(params, results, locals []byte, body ...any) uint32 {
-	m.sections.Functions = append(m.sections.Functions, Uleb(uint64(m.sections.Signature(params, results))))
+	m.sections.Functions = append(m.sections.Functions, Uleb(uint64(m.sections.signature(params, results))))
 	var groups [][]byte
 	for _, t := range locals {
 		groups = append(groups, []byte{1, t})
@@ -33,7 +33,7 @@ func (m *Module) Func(params, results, locals []byte, body ...any) uint32 {
 
 // RawFunc adds a function whose body, local declarations included, is given as it is.
 func (m *Module) RawFunc(params, results, body []byte) uint32 {
-	m.sections.Functions = append(m.sections.Functions, Uleb(uint64(m.sections.Signature(params, results))))
+	m.sections.Functions = append(m.sections.Functions, Uleb(uint64(m.sections.signature(params, results))))
 	m.sections.Codes = append(m.sections.Codes, Sized(body))
 	return m.importedFunctions + uint32(len(m.sections.Functions)) - 1
 }
@@ -97,4 +97,4 @@ func (m *Module) PassiveData(data string) {
 }
 
 // Bytes returns the module.
-func (m *Module) Bytes() []byte { return m.sections.Bytes() }
+func (m *Module) Bytes() []byte { return m.sections.bytes() }

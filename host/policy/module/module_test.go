@@ -18,48 +18,16 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 const good = `{"name":"guest","version":"1.0.0","contracts":["v1alpha1"],"points":[{"point":"PodMutation","moments":["Offload"],` +
 	`"reads":["/object/spec/containers[*]/image"],"writes":[{"path":"/spec/containers[*]/image","verbs":["set"]}]}]}`
 
-// guest is a hand-written module whose exports answer with fixed texts.
-type guest struct {
-	encode.Module
-	at                   int64
-	alloc, store, output uint32
-}
-
-func newGuest() *guest {
-	w := []byte{encode.I64}
-	g := &guest{}
-	g.alloc = g.Import("extism:host/env", "alloc", w, w)
-	g.store = g.Import("extism:host/env", "store_u8", []byte{encode.I64, encode.I32}, nil)
-	g.output = g.Import("extism:host/env", "output_set", []byte{encode.I64, encode.I64}, nil)
-	g.Memory(1, 1)
-	return g
-}
-
-// answers adds an export that answers with a text, copied byte by byte.
-func (g *guest) answers(export, text string) *guest {
-	from, size := g.at, int64(len(text))
-	g.Data(from, text)
-	g.at += size
-	const block, n = 0, 1
-	g.Export(export, encode.Function, g.Func(nil, []byte{encode.I32}, []byte{encode.I64, encode.I64},
-		encode.Const64(size), encode.Call(g.alloc), encode.Set(block),
-		0x03, 0x40, encode.Get(n), encode.Const64(size), 0x54, 0x04, 0x40,
-		encode.Get(block), encode.Get(n), 0x7c,
-		encode.Get(n), 0xa7, encode.Const32(from), 0x6a, 0x2d, 0, 0, encode.Call(g.store),
-		encode.Get(n), encode.Const64(1), 0x7c, encode.Set(n), 0x0c, 1, 0x0b, 0x0b,
-		encode.Get(block), encode.Const64(size), encode.Call(g.output), encode.Const32(0)))
-	return g
-}
-
 // describing is a module with a manifest and an empty answer at PodMutation.
 func describing(manifest string) []byte {
-	return newGuest().answers("describe", manifest).answers("pod_mutation", `{"version":"v1alpha1"}`).Bytes()
+	return policytest.NewGuest().Answers("describe", manifest).Answers("pod_mutation", `{"version":"v1alpha1"}`).Bytes()
 }
 
 func newEngine(t *testing.T) *engine.Engine {
@@ -154,10 +122,10 @@ func TestLoadRefusesBytes(t *testing.T) {
 }
 
 func TestLoadRefusesModules(t *testing.T) {
-	with := func(f func(g *guest)) []byte {
-		g := newGuest()
+	with := func(f func(g *policytest.Guest)) []byte {
+		g := policytest.NewGuest()
 		f(g)
-		return g.answers("describe", good).answers("pod_mutation", "{}").Bytes()
+		return g.Answers("describe", good).Answers("pod_mutation", "{}").Bytes()
 	}
 	imports := func(f func(m *encode.Module)) []byte {
 		m := &encode.Module{}
@@ -178,30 +146,33 @@ func TestLoadRefusesModules(t *testing.T) {
 		}), "", "imports global extism:host/env.global.top"},
 		"an imported memory": {imports(func(m *encode.Module) { m.ImportRaw("extism:host/env", "memory", encode.Memory, []byte{0, 1}) }), "", "imports memory extism:host/env.memory"},
 		"an imported table":  {imports(func(m *encode.Module) { m.ImportRaw("env", "t", encode.Table, []byte{0x70, 0, 1}) }), "", "imports table env.t"},
-		"threads":            {with(func(g *guest) { g.Func(nil, nil, nil, 0xfe, 3, 0) }), "", "uses threads"},
-		"writing a table":    {with(func(g *guest) { g.Table(1, 1); g.Func(nil, nil, nil, encode.Const32(0), 0xd0, 0x70, 0x26, 0) }), "", "cannot be reset between calls (table.set in function 3)"},
-		"a reserved export":  {with(func(g *guest) { g.Export("longshore:fuel", encode.Memory, 0) }), "", `exports "longshore:fuel"`},
-		"wrong types":        {with(func(g *guest) { g.Func(nil, []byte{encode.I32}, nil) }), "", "not valid; its author must rebuild it"},
-		"no describe":        {newGuest().answers("pod_mutation", "{}").Bytes(), "", "does not export describe"},
+		"threads":            {with(func(g *policytest.Guest) { g.Func(nil, nil, nil, 0xfe, 3, 0) }), "", "uses threads"},
+		"writing a table": {with(func(g *policytest.Guest) {
+			g.Table(1, 1)
+			g.Func(nil, nil, nil, encode.Const32(0), 0xd0, 0x70, 0x26, 0)
+		}), "", "cannot be reset between calls (table.set in function 3)"},
+		"a reserved export": {with(func(g *policytest.Guest) { g.Export("longshore:fuel", encode.Memory, 0) }), "", `exports "longshore:fuel"`},
+		"wrong types":       {with(func(g *policytest.Guest) { g.Func(nil, []byte{encode.I32}, nil) }), "", "not valid; its author must rebuild it"},
+		"no describe":       {policytest.NewGuest().Answers("pod_mutation", "{}").Bytes(), "", "does not export describe"},
 		"describe takes a parameter": {func() []byte {
-			g := newGuest()
+			g := policytest.NewGuest()
 			g.Export("describe", encode.Function, g.Func([]byte{encode.I32}, nil, nil))
 			return g.Bytes()
 		}(), "", "does not export describe"},
 		"describe answers nothing": {func() []byte {
-			g := newGuest()
+			g := policytest.NewGuest()
 			g.Export("describe", encode.Function, g.Func(nil, nil, nil))
 			return g.Bytes()
 		}(), engine.BadOutput, "describe: "},
 		"describe loops": {func() []byte {
-			g := newGuest()
+			g := policytest.NewGuest()
 			g.Export("describe", encode.Function, g.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
 			return g.Bytes()
 		}(), engine.Timeout, "describe: "},
-		"a point without export": {newGuest().answers("describe", good).Bytes(), "", "declares PodMutation, but the module does not export pod_mutation"},
+		"a point without export": {policytest.NewGuest().Answers("describe", good).Bytes(), "", "declares PodMutation, but the module does not export pod_mutation"},
 		"a warm-up that traps": {func() []byte {
-			g := newGuest()
-			g.answers("describe", good)
+			g := policytest.NewGuest()
+			g.Answers("describe", good)
 			g.Export("pod_mutation", encode.Function, g.Func(nil, nil, nil, 0x00))
 			return g.Bytes()
 		}(), engine.Trap, "warming up: pod_mutation: "},
@@ -263,7 +234,7 @@ func TestLoadRefusesManifests(t *testing.T) {
 }
 
 func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
-	g := newGuest().answers("describe", good).answers("pod_mutation", "{}")
+	g := policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}")
 	g.Export("validate_settings", encode.Function, g.Func([]byte{encode.I32}, []byte{encode.I32}, nil, encode.Const32(0)))
 	_, err := load(t, g.Bytes())
 	var refused *module.Refusal
@@ -272,7 +243,7 @@ func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
 }
 
 func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
-	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
+	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
 	require.NoError(t, err)
 	assert.True(t, m.ChecksSettings())
 	err = m.ValidateSettings(t.Context(), json.RawMessage(`{"a":`+strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+`}`))
@@ -282,7 +253,7 @@ func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
 }
 
 func TestAModuleWithoutValidateSettingsAcceptsAnySettings(t *testing.T) {
-	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").Bytes())
+	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Bytes())
 	require.NoError(t, err)
 	assert.False(t, m.ChecksSettings())
 	require.NoError(t, m.ValidateSettings(t.Context(), json.RawMessage(`{"a":1}`)))
@@ -305,7 +276,7 @@ func TestValidateSettings(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", tc.answer).Bytes())
+			m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Answers("validate_settings", tc.answer).Bytes())
 			require.NoError(t, err)
 			for _, settings := range []json.RawMessage{nil, json.RawMessage(`{"a":1}`)} {
 				err = m.ValidateSettings(t.Context(), settings)
@@ -327,7 +298,7 @@ func TestValidateSettings(t *testing.T) {
 }
 
 func TestSettingsThatAreNotJSONAreTheOperatorsError(t *testing.T) {
-	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
+	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
 	require.NoError(t, err)
 	var refused *module.SettingsError
 	require.ErrorAs(t, m.ValidateSettings(t.Context(), json.RawMessage(`{`)), &refused)
@@ -370,7 +341,7 @@ func TestBuiltins(t *testing.T) {
 
 // writesFuel is a module that sets a global which only metering adds.
 func writesFuel() []byte {
-	g := newGuest()
+	g := policytest.NewGuest()
 	g.Func(nil, nil, nil, encode.Const64(1<<60), encode.GlobalSet(0))
-	return g.answers("describe", good).Bytes()
+	return g.Answers("describe", good).Bytes()
 }

@@ -1,5 +1,6 @@
-// Package policytest makes policies from Go functions, for tests of code that calls policies.
-// No module is compiled; requests and answers are encoded like those of a module.
+// Package policytest makes policies for tests: of Go functions, for code that calls policies,
+// and modules with fixed answers, for code that loads them. No module is compiled for the
+// former; their requests and answers are encoded like those of a module.
 package policytest
 
 import (

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -332,12 +331,10 @@ func TestHasResourcePolicies(t *testing.T) {
 
 // The probe declares what its point allows, and writes what no policy may of a Service.
 func TestAModuleMayNotWriteOtherFieldsOfTheKind(t *testing.T) {
-	wasm, err := wattest.Guest{
-		Export:   contract.ResourceMutation.Export(),
-		Manifest: `{"name":"probe","version":"1","contracts":["v1alpha1"],"points":[{"point":"ResourceMutation","reads":[],"writes":[{"path":"/spec","verbs":["set"]}]}]}`,
-		Answer:   `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/clusterIP","value":"10.0.0.1"}]}`,
-	}.Assemble()
-	require.NoError(t, err)
+	wasm := policytest.NewGuest().
+		Answers("describe", `{"name":"probe","version":"1","contracts":["v1alpha1"],"points":[{"point":"ResourceMutation","reads":[],"writes":[{"path":"/spec","verbs":["set"]}]}]}`).
+		Answers(contract.ResourceMutation.Export(), `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/clusterIP","value":"10.0.0.1"}]}`).
+		Bytes()
 	e, err := engine.New(t.Context(), engine.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
