@@ -23,8 +23,12 @@ func (c *Cluster) Restore(ctx context.Context, dir string) error {
 	})
 }
 
-// etcdDir is where the control plane keeps the data of etcd, in the cluster's directory.
-const etcdDir = "etcd"
+// etcdDir is where the control plane keeps the data of etcd, in the cluster's directory, and etcdSocket where
+// etcd listens.
+const (
+	etcdDir    = "etcd"
+	etcdSocket = "etcd-client.sock"
+)
 
 func (c *Cluster) whileDown(ctx context.Context, what string, do func() error) error {
 	if err := c.Crash(); err != nil {

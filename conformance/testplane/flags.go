@@ -21,7 +21,7 @@ func (c *Cluster) controlPlaneArgs() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"cp", "--dir=" + c.Dir, "--kubeconfig=" + c.Kubeconfig()}
+	args := []string{"cp", "--dir=" + c.Dir, "--kubeconfig=" + c.Kubeconfig(), fmt.Sprintf("--temporary=%t", c.options.Temporary)}
 	add := func(kind string, sets ...[]string) {
 		for _, set := range sets {
 			for _, arg := range set {

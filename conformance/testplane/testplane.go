@@ -86,6 +86,8 @@ type Options struct {
 	// Detach lets the cluster outlive this process; StopLeftover ends it. Without it the
 	// cluster ends when this process does, however that happens.
 	Detach bool
+	// Temporary removes Dir when the cluster ends, also with this process. Kill leaves it.
+	Temporary bool
 }
 
 // Cluster is a running control plane. Its methods may be called concurrently.
@@ -102,6 +104,8 @@ type Cluster struct {
 	control *process
 	others  []*process // kwok
 	stopped bool
+	// recorded is what etcd had, by key. See Record.
+	recorded map[string]entry
 }
 
 // Start starts a cluster and returns when it serves: the API server is ready and the

@@ -24,7 +24,7 @@ type controlPlaneOptions struct {
 	managerArgs    []string
 	schedulerArgs  []string
 	readKubeconfig string
-	apiServerOnly  bool
+	temporary      bool
 }
 
 func parseControlPlaneOptions(args []string) (controlPlaneOptions, error) {
@@ -36,7 +36,7 @@ func parseControlPlaneOptions(args []string) (controlPlaneOptions, error) {
 	flags.StringArrayVar(&o.apiServerArgs, "apiserver-arg", nil, "flag for kube-apiserver, repeatable (--etcd-servers is set here)")
 	flags.StringArrayVar(&o.managerArgs, "manager-arg", nil, "flag for kube-controller-manager, repeatable")
 	flags.StringArrayVar(&o.schedulerArgs, "scheduler-arg", nil, "flag for kube-scheduler, repeatable")
-	flags.BoolVar(&o.apiServerOnly, "api-server-only", false, "run etcd and kube-apiserver; the other components have processes of their own")
+	flags.BoolVar(&o.temporary, "temporary", false, "remove the state directory at the end")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parsing the flags of cp: %w", err)
 	}
@@ -71,6 +71,10 @@ func runControlPlane(args []string) error {
 	}
 	if err := os.Chdir(o.dir); err != nil {
 		return fmt.Errorf("entering the state directory: %w", err)
+	}
+
+	if o.temporary {
+		defer os.RemoveAll(o.dir)
 	}
 
 	ctx, stop := signalContext(context.Background())
@@ -118,9 +122,6 @@ func startComponents(ctx context.Context, o controlPlaneOptions, began time.Time
 		return 1, err
 	}
 	progress(began, "the API server is ready")
-	if o.apiServerOnly {
-		return 1, nil
-	}
 
 	manager, err := prepareManager(ctx, o.managerArgs)
 	if err != nil {

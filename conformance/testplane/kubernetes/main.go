@@ -1,8 +1,6 @@
 // Command testplane is a Kubernetes control plane for tests, as one multi-call binary:
 //
 //	testplane cp          etcd, API server, controller manager and scheduler in one process
-//	testplane kube-controller-manager, kube-scheduler
-//	                      each alone, beside cp --api-server-only
 //	testplane kwok        simulated nodes, with kwok's fast stages built in
 //	testplane kubelet     the kubelet
 //	testplane kube-proxy  kube-proxy
@@ -28,13 +26,11 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
-	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-const usage = "usage: testplane [--exit-with-stdin] cp|kube-controller-manager|kube-scheduler|kwok|kubelet|kube-proxy|kubectl [flags]"
+const usage = "usage: testplane [--exit-with-stdin] cp|kwok|kubelet|kube-proxy|kubectl [flags]"
 
 var errUsage = errors.New(usage)
 
@@ -66,10 +62,6 @@ func run(args []string) error {
 	switch name {
 	case "cp":
 		return runControlPlane(rest)
-	case "kube-controller-manager":
-		return runCommand(manager.NewControllerManagerCommand(), rest)
-	case "kube-scheduler":
-		return runCommand(scheduler.NewSchedulerCommand(), rest)
 	case "kwok":
 		return runKwok(rest)
 	case "kubelet":

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,7 +26,7 @@ const crdsTimeout = 2 * time.Minute
 
 // InstallCRDs creates the chart's definitions of the kinds with these plural names, and waits
 // until they are served. Without names, it installs all but those of fabrics, of networking.liqo.io,
-// which take an API server as long as all others.
+// which take an API server as long as all others. Those that exist stay.
 func InstallCRDs(tb testing.TB, config *rest.Config, plurals ...string) {
 	tb.Helper()
 	config = rest.CopyConfig(config)
@@ -48,7 +49,9 @@ func InstallCRDs(tb testing.TB, config *rest.Config, plurals ...string) {
 		}
 		_, err = c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
 			Create(tb.Context(), crd, metav1.CreateOptions{})
-		require.NoError(tb, err)
+		if !apierrors.IsAlreadyExists(err) {
+			require.NoError(tb, err)
+		}
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 		version, _ := versions[0].(map[string]any)
 		name, _ := version["name"].(string)

@@ -30,58 +30,40 @@ func NeedsControlPlane(tb testing.TB) {
 	}
 }
 
-// ForTest starts a cluster that is killed and removed when the test ends; when the test
-// failed, the end of the cluster's log is printed. Start several clusters of a test
-// with ForTests, that is faster.
+// ForTest returns a cluster for one test, with Longshore's CustomResourceDefinitions as InstallCRDs installs
+// them and nothing else; when the test failed, the end of the cluster's log is printed. Tests of a package
+// have the same cluster one after the other. Get several clusters with ForTests, that is faster.
+//
+// With options of its own, the cluster is started for this test, and has no CustomResourceDefinitions.
 //
 // It fails the test at once when the test plane binary is not built, and names the command
 // that builds it.
 func ForTest(tb testing.TB, name string, adjust ...func(*testplane.Options)) *testplane.Cluster {
 	tb.Helper()
 	NeedsControlPlane(tb)
-	c, err := start(tb, name, adjust)
-	require.NoError(tb, err)
-	return c
-}
-
-// ForTests starts one cluster per name at the same time; the result is in their order.
-func ForTests(tb testing.TB, names ...string) []*testplane.Cluster {
-	tb.Helper()
-	NeedsControlPlane(tb)
-	clusters, errs := make([]*testplane.Cluster, len(names)), make([]error, len(names))
-	done := make(chan struct{})
-	for i, name := range names {
-		go func() {
-			clusters[i], errs[i] = start(tb, name, nil)
-			done <- struct{}{}
-		}()
+	if len(adjust) == 0 {
+		return borrow(tb, name)[0]
 	}
-	for range names {
-		<-done
-	}
-	for _, err := range errs {
-		require.NoError(tb, err)
-	}
-	return clusters
-}
-
-// start may run beside the test's goroutine, so it must not end the test.
-func start(tb testing.TB, name string, adjust []func(*testplane.Options)) (*testplane.Cluster, error) {
 	options := testplane.Options{Name: name, Dir: tb.TempDir()}
 	for _, change := range adjust {
 		change(&options)
 	}
 	c, err := testplane.Start(tb.Context(), options)
-	if err != nil {
-		return nil, err
-	}
+	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("cluster %s:\n%s", name, c.Diagnose(tailLines))
 		}
 		assert.NoError(tb, c.Kill())
 	})
-	return c, nil
+	return c
+}
+
+// ForTests returns one cluster per name, as ForTest does; the result is in their order.
+func ForTests(tb testing.TB, names ...string) []*testplane.Cluster {
+	tb.Helper()
+	NeedsControlPlane(tb)
+	return borrow(tb, names...)
 }
 
 // Client is a client of the cluster's administrator.
