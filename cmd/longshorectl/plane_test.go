@@ -53,7 +53,7 @@ func run(ctx context.Context, args ...string) (out string, code int, message str
 // connect installs the kinds that the commands read.
 func connect(t *testing.T) (client.Client, string) {
 	t.Helper()
-	cluster := planetest.ForTest(t, "rome")
+	cluster := planetest.ForTest(t, "rome", planetest.Own)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, offloadingv1beta1.AddToScheme, policyv1alpha1.AddToScheme,

@@ -237,7 +237,7 @@ func TestASimulatedNodeEndsOnlyThePodThatIsDeleted(t *testing.T) {
 
 func TestACrashedPlaneComesBackWithItsData(t *testing.T) {
 	t.Parallel()
-	c := planetest.ForTest(t, "crash")
+	c := planetest.ForTest(t, "crash", planetest.Own)
 	client := planetest.Client(t, c)
 	planetest.SimulateNodes(t, c, "simulated")
 	createPod(t, client, pod("web", ""))

@@ -34,7 +34,7 @@ func NeedsControlPlane(tb testing.TB) {
 // them and nothing else; when the test failed, the end of the cluster's log is printed. Tests of a package
 // have the same cluster one after the other. Get several clusters with ForTests, that is faster.
 //
-// With options of its own, the cluster is started for this test, and has no CustomResourceDefinitions.
+// With options, or Own, the cluster is started for this test, and has no CustomResourceDefinitions.
 //
 // It fails the test at once when the test plane binary is not built, and names the command
 // that builds it.
@@ -58,6 +58,9 @@ func ForTest(tb testing.TB, name string, adjust ...func(*testplane.Options)) *te
 	})
 	return c
 }
+
+// Own lets ForTest start a cluster that is empty, and whose directory stays until the test ends.
+func Own(*testplane.Options) {}
 
 // ForTests returns one cluster per name, as ForTest does; the result is in their order.
 func ForTests(tb testing.TB, names ...string) []*testplane.Cluster {
