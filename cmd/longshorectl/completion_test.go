@@ -126,8 +126,6 @@ func kubeconfigOf(server string) string {
 func named(t *testing.T) string {
 	t.Helper()
 	plane := planetest.ForTest(t, "rome")
-	planetest.InstallCRDs(t, plane.RESTConfig(), "foreignclusters", "resourceslices", "virtualnodes", "tenants", "identities", "offloadingpolicies", "namespaceoffloadings",
-		"vkoptionstemplates")
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, offloadingv1beta1.AddToScheme, policyv1alpha1.AddToScheme, authv1beta1.AddToScheme, liqocorev1beta1.AddToScheme,

@@ -138,7 +138,6 @@ func boundedFields() map[string]bounded {
 // Kubernetes takes for an EndpointSlice is a legal ShadowEndpointSlice, and one more is not.
 func TestAShadowEndpointSliceIsBoundedAsAnEndpointSlice(t *testing.T) {
 	cluster := planetest.ForTest(t, "endpointslices")
-	planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowendpointslices")
 	built, err := scheme.New()
 	require.NoError(t, err)
 	config := rest.CopyConfig(cluster.RESTConfig())

@@ -59,9 +59,6 @@ func BenchmarkPeers(b *testing.B) {
 	require.NoError(b, err)
 	rome, err := client.New(connection, client.Options{Scheme: kinds})
 	require.NoError(b, err)
-	for _, plane := range planes {
-		planetest.InstallCRDs(b, plane.RESTConfig())
-	}
 	app, err := manager.New(manager.Options{
 		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1, PingInterval: 15 * time.Second, PingTimeout: 5 * time.Second, Replication: true,
 		Options: ofCluster("rome", connection),

@@ -97,9 +97,6 @@ func newRig(t *testing.T) *rig {
 		out: &counter{counts: map[string]int{}}, back: &counter{counts: map[string]int{}},
 		provider: clusters[1],
 	}
-	for _, cluster := range clusters {
-		planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "shadowendpointslices", "ips")
-	}
 	create := func(c client.Client, objects ...client.Object) {
 		for _, object := range objects {
 			require.NoError(t, c.Create(t.Context(), object))

@@ -81,7 +81,6 @@ func newProvider(tb testing.TB) *provider {
 	p.admin, err = client.New(p.connection, client.Options{Scheme: p.scheme})
 	require.NoError(tb, err)
 	p.consumer = p.as(consumerUser)
-	planetest.InstallCRDs(tb, p.connection, "shadowpods", "quotas")
 	require.NoError(tb, p.admin.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "rome"},
 	}}))

@@ -44,7 +44,6 @@ func TestShadowEndpointSlicesOnARealAPIServer(t *testing.T) {
 	require.NoError(t, err)
 	c, err := client.New(cluster.RESTConfig(), client.Options{Scheme: runtimeTypes})
 	require.NoError(t, err)
-	planetest.InstallCRDs(t, cluster.RESTConfig())
 	// The garbage collector learns of new kinds every half minute, or when it starts.
 	require.NoError(t, cluster.Crash())
 	require.NoError(t, cluster.Restart(t.Context()))

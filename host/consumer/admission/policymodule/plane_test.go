@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -119,21 +118,12 @@ func newSite(t *testing.T) *site {
 	s := &site{t: t}
 	kinds, err := scheme.New()
 	require.NoError(t, err)
-	require.NoError(t, apiextensionsv1.AddToScheme(kinds))
 	require.NoError(t, admissionregistrationv1.AddToScheme(kinds))
 	api := rest.CopyConfig(planetest.ForTest(t, "rome").RESTConfig())
 	api.QPS, api.WarningHandler = -1, &s.warnings
 	s.admin, err = client.New(api, client.Options{Scheme: kinds})
 	require.NoError(t, err)
-	for _, file := range []string{"offloadingpolicies.yaml", "policycomponents.yaml"} {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		s.decode(filepath.Join(chartFiles, "..", "crds", file), crd)
-		require.NoError(t, s.admin.Create(t.Context(), crd))
-	}
 	require.NoError(t, s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
-	require.Eventually(t, func() bool {
-		return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil && s.admin.List(t.Context(), &policyv1alpha1.PolicyComponentList{}) == nil
-	}, soon, tick)
 	s.start(api, kinds)
 	s.register()
 	return s

@@ -49,7 +49,6 @@ func Start(tb testing.TB) *Cluster {
 	c.Admin, err = client.New(c.API, client.Options{Scheme: kinds})
 	require.NoError(tb, err)
 	require.NoError(tb, c.Admin.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}))
-	planetest.InstallCRDs(tb, c.API, "offloadingpolicies", "policycomponents")
 	return c
 }
 

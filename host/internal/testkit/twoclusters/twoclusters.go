@@ -62,7 +62,6 @@ func Start(tb testing.TB, namespaces ...string) *Clusters {
 	c := &Clusters{Consumer: started[0], Provider: started[1], tb: tb, policyCache: testkit.PolicyCache(tb)}
 	c.Rome, c.Milan = c.connect(c.Consumer), c.connect(c.Provider)
 	for _, cluster := range started {
-		planetest.InstallCRDs(tb, cluster.RESTConfig())
 		chartrights.Install(tb, cluster.RESTConfig())
 	}
 	c.Create(c.Rome, namespace(Tenant))
