@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// That a module is what its text gives is verified by `make verify`, with npm.
+// make verify compares a module with what its text gives, for which it needs npm.
 func TestEachTextHasItsModule(t *testing.T) {
 	texts, err := moduleTexts(os.DirFS(top))
 	require.NoError(t, err)
