@@ -18,7 +18,7 @@ const (
 	virtualKubelet = "longshore/virtual-kubelet@rome"
 	mib            = "MiB"
 	// policiesSettle is how long the built-in policies of a fresh installation need to leave memory:
-	// a minute after the last call. What only the start needed is returned then, too.
+	// a minute after the last call.
 	policiesSettle = 75 * time.Second
 )
 

@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -130,7 +129,6 @@ func New(ctx context.Context, options Options) (*App, error) {
 	return a, errors.Join(
 		a.addLinkMetrics(), a.addCertificate(), a.addElection(),
 		a.manager.Add(manager.RunnableFunc(a.serve)),
-		a.manager.Add(memory.NewReleaser(clock.RealClock{})),
 		a.manager.AddHealthzCheck("ping", healthz.Ping),
 		// Readiness does not depend on the lease or on the provider: another replica would
 		// wait in the same way.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -148,9 +147,6 @@ func New(o *Options, d Definition) (*App, error) {
 	decodable.ReportTo(events.New(mgr, "longshore"))
 	if err := d.Add(mgr); err != nil {
 		return nil, err
-	}
-	if err := mgr.Add(memory.NewReleaser(clock.RealClock{})); err != nil {
-		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
 	checks := []error{mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", Synced(mgr.GetCache()))}
 	if d.Ready != nil {
