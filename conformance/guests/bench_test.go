@@ -44,8 +44,6 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			measure := func() guests.Memory {
 				time.Sleep(10 * time.Millisecond) // the last resets end
-				e.Trim()
-				e.Trim()
 				used, err := guests.Resident()
 				require.NoError(b, err)
 				return used

@@ -13,8 +13,6 @@ import (
 const (
 	// startPoll is how often the conditions of the start are checked.
 	startPoll = 20 * time.Millisecond
-	// trimDelay is how long after the start policies drop what only the start needed.
-	trimDelay = 10 * time.Second
 	// reasonPoliciesNotLoaded is the reason of the Node's condition Ready until policies are
 	// loaded.
 	reasonPoliciesNotLoaded = "PoliciesNotLoaded"

@@ -22,7 +22,6 @@ func TestPoliciesAreNotReadyBeforeTheyAreLoaded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.False(t, l.await(ended))
-	l.Trim()
 	assert.NoError(t, l.Close(t.Context()))
 }
 

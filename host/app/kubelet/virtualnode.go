@@ -144,8 +144,6 @@ func (a *App) serve(ctx context.Context) error {
 	if a.keepCertificate != nil && a.options.CreateNode {
 		group.Go(func() { a.keepCertificate(ctx) })
 	}
-	trim := time.AfterFunc(trimDelay, a.policies.Trim)
-	defer trim.Stop()
 	defer a.startElection(ctx)()
 	for ctx.Err() == nil {
 		if config, err = a.runSession(ctx, config); err != nil {

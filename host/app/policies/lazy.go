@@ -63,13 +63,6 @@ func (l *Lazy) SeesChange(ctx context.Context, before, after chain.Input) (bool,
 	return false, chain.ErrNotLoaded
 }
 
-// Trim releases memory that no policy has needed since the last time.
-func (l *Lazy) Trim() {
-	if loaded := l.loaded.Load(); loaded != nil {
-		loaded.Trim()
-	}
-}
-
 // OwnerReplaced makes the component report again ([policysource.Source.OwnerReplaced]).
 func (l *Lazy) OwnerReplaced() {
 	if loaded := l.loaded.Load(); loaded != nil {

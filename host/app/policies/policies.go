@@ -155,9 +155,6 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	if err == nil {
 		err = p.source.SetupWithManager(mgr)
 	}
-	if err == nil {
-		err = mgr.Add(trimmer{p.engine, clock.RealClock{}})
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adding the policy source: %w", err), p.Close(ctx))
 	}
@@ -202,10 +199,6 @@ func (p *Policies) retire(ctx context.Context) func(chain.Policy) {
 
 // Chains returns the chains of policies.
 func (p *Policies) Chains() *chain.Chains { return p.source.Chains() }
-
-// Trim releases memory that no policy has needed since the last time. It also happens once a
-// minute.
-func (p *Policies) Trim() { p.engine.Trim() }
 
 // Judge checks whether a policy could be bound, before it is stored.
 func (p *Policies) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (policysource.Verdict, error) {

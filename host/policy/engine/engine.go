@@ -96,22 +96,6 @@ func (e *Engine) removeModule(m *Module) {
 	delete(e.modules, m)
 }
 
-// Trim frees memory that no call needed since the last Trim. Each module closes idle
-// instances beyond the number that were in use at once, but not the last one. Instances of
-// a module that was not called give back pages that they can make again. The owner calls
-// Trim about once a minute.
-func (e *Engine) Trim() {
-	e.mu.Lock()
-	modules := make([]*Module, 0, len(e.modules))
-	for m := range e.modules {
-		modules = append(modules, m)
-	}
-	e.mu.Unlock()
-	for _, m := range modules {
-		m.trim()
-	}
-}
-
 // deliver passes a call's log lines to Options.Log.
 func (e *Engine) deliver(module, point string, lines []Line) {
 	if e.options.Log == nil {
@@ -162,7 +146,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 	if err := m.inspect(); err != nil {
 		return refusal{err}
 	}
-	m.idle, m.used = make(chan *instance, m.limits.Instances), make(chan *instance, m.limits.Instances)
+	m.idle = make(chan *instance, m.limits.Instances)
 	m.slots = make(chan struct{}, m.limits.Instances)
 	i, err := m.newInstance()
 	if err != nil {
@@ -173,10 +157,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 		i.close()
 		return err
 	}
-	if err := m.setPristine(i); err != nil {
-		i.close()
-		return err
-	}
+	m.pristine.Store(i.snapshot())
 	m.slots <- struct{}{}
 	m.idle <- i
 	return nil

@@ -19,7 +19,3 @@ func reserve(bytes int) ([]byte, error) {
 
 // release unmaps memory of reserve.
 func release(b []byte) { _ = unix.Munmap(b) }
-
-// discard zeroes whole pages of memory of reserve by giving them back. It returns false when
-// nothing was discarded.
-func discard(b []byte) bool { return unix.Madvise(b, unix.MADV_DONTNEED) == nil }

@@ -5,5 +5,3 @@ package engine
 func reserve(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
 
 func release([]byte) {}
-
-func discard([]byte) bool { return false }

@@ -376,43 +376,7 @@ func TestNoLockIsHeldDuringCalls(t *testing.T) {
 			_, _, err := m.Call(t.Context(), "probe", []byte("quick"))
 			require.NoError(t, err)
 			answered++
-			e.Trim() // at any time
 		}
 	}
 	assert.Greater(t, answered, 1)
-}
-
-// Pools shrink to what was needed at once since the last Trim, and to one instance at
-// last; what is left still answers, and always the same.
-func TestTrim(t *testing.T) {
-	if goruntime.GOMAXPROCS(0) < 2 {
-		t.Skip("one processor, one instance")
-	}
-	e := newEngine(t, engine.Options{})
-	m, err := e.Compile(t.Context(), "guest", meter(t, probe(t)), engine.Limits{Instances: 2})
-	require.NoError(t, err)
-	want, _, err := m.Call(t.Context(), "probe", []byte("world"))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		var wait sync.WaitGroup
-		for range 8 {
-			wait.Add(1)
-			go func() {
-				defer wait.Done()
-				_, _, _ = m.Call(t.Context(), "probe", []byte("x"))
-			}()
-		}
-		wait.Wait()
-		return m.Pool().Instances == 2
-	}, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return m.Pool().Idle == 2 }, time.Minute, time.Millisecond)
-	e.Trim()
-	assert.Equal(t, 2, m.Pool().Instances, "two were in use since the last time")
-	require.Eventually(t, func() bool { e.Trim(); return m.Pool().Instances == 1 }, time.Minute, time.Millisecond)
-	for range 3 {
-		e.Trim()
-		got, _, err := m.Call(t.Context(), "probe", []byte("world"))
-		require.NoError(t, err)
-		assert.Equal(t, string(want), string(got))
-	}
 }

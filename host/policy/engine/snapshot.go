@@ -1,16 +1,13 @@
 package engine
 
-import (
-	"fmt"
-	"runtime"
-)
+import "fmt"
 
 // snapshot is the state to which instances are reset after each call. It is immutable, and
 // the instances of a module share it.
 type snapshot struct {
-	// size of the guest's memory, which is zero behind the image.
+	// size of the guest's memory, which has these blocks.
 	size        uint64
-	image       *image
+	blocks      [][]byte
 	globals     []uint64
 	environment environment
 }
@@ -25,22 +22,15 @@ func (i *instance) start() *failure {
 	return nil
 }
 
-// snapshot returns the instance's state, and resets the instance to it.
-func (i *instance) snapshot() (*snapshot, error) {
-	s := &snapshot{environment: i.environment, size: i.size()}
-	var err error
-	if s.image, err = newImage(untilZero(i.guestMemory.reserved[:s.size]), s.size); err != nil {
-		return nil, fmt.Errorf("storing the state of an instance: %w", err)
-	}
-	if err := i.guestMemory.adopt(s.image, s.size); err != nil {
-		return nil, err
-	}
+// snapshot returns the instance's state, to which the instance is reset from now on.
+func (i *instance) snapshot() *snapshot {
+	s := &snapshot{environment: i.environment, size: i.size(), blocks: i.guestMemory.blocks(i.size())}
 	for _, g := range i.mutable {
 		s.globals = append(s.globals, g.Get())
 	}
 	i.clearCall()
 	i.state = s
-	return s, nil
+	return s
 }
 
 // fork creates an instance in the state of the snapshot.
@@ -55,12 +45,8 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 			return nil, fmt.Errorf("growing the memory of an instance to %d bytes failed", s.size)
 		}
 	}
-	if err := i.guestMemory.adopt(s.image, s.size); err != nil {
-		i.close()
-		return nil, err
-	}
+	i.guestMemory.restore(s.blocks)
 	i.restoreGlobals(s)
-	runtime.KeepAlive(s.image)
 	return i, nil
 }
 
@@ -71,21 +57,10 @@ func (i *instance) restore() bool {
 	if i.size() != s.size {
 		return false
 	}
-	i.guestMemory.restore(s.image, s.size)
+	i.guestMemory.restore(s.blocks)
 	i.restoreGlobals(s)
-	runtime.KeepAlive(s.image)
 	i.clearCall()
 	return true
-}
-
-// releasePages gives back the pages that the instance shares with its snapshot, and the
-// kernel's memory, which is zero between calls.
-func (i *instance) releasePages() {
-	if s := i.state; s != nil {
-		i.guestMemory.releasePages(s.image, s.size)
-		runtime.KeepAlive(s.image)
-	}
-	_ = discard(i.kernelMemory.reserved) // a failure costs memory, nothing else
 }
 
 func (i *instance) restoreGlobals(s *snapshot) {
