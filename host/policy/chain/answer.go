@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,11 +39,6 @@ func (l *link) call(ctx context.Context, request []byte) (*answer, error) {
 		}
 		return nil, err
 	}
-	if last := l.lastAnswer.Load(); last != nil && bytes.Equal(last.data, data) {
-		a := *last.answer
-		a.stats = stats
-		return &a, nil
-	}
 	a, err := l.decode(data)
 	if err != nil {
 		class := engine.BadOutput
@@ -54,21 +48,8 @@ func (l *link) call(ctx context.Context, request []byte) (*answer, error) {
 		return nil, &classError{class: class, err: fmt.Errorf("checking the answer: %w", err)}
 	}
 	a.stats = stats
-	if len(data) <= maxLastAnswerBytes {
-		l.lastAnswer.Store(&decodedAnswer{data: data, answer: a})
-	}
 	return a, nil
 }
-
-// decodedAnswer is the last answer of a link. Most policies have few different answers, and
-// decoding one takes as long as the call (BenchmarkAdmission of host/consumer/admission/podplacement).
-type decodedAnswer struct {
-	data   []byte
-	answer *answer
-}
-
-// maxLastAnswerBytes bounds the answer that a link keeps.
-const maxLastAnswerBytes = 16 << 10
 
 // decode decodes a response and checks it.
 func (l *link) decode(data []byte) (*answer, error) {

@@ -42,8 +42,7 @@ type link struct {
 	// health of this version; shared with the links of other snapshots.
 	health *health
 	// fallback is the previous version, nil if there is none at this point.
-	fallback   *link
-	lastAnswer atomic.Pointer[decodedAnswer]
+	fallback *link
 	// shadow is the Shadow link with the name of this enforced link, nil if there is none.
 	shadow *link
 	// isPaired marks such a Shadow link.
