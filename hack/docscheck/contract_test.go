@@ -32,7 +32,7 @@ func limitsPage(t *testing.T) string {
 	writeConstants(t, &page, "", "sdk/contract/limits.go")
 	page.WriteString("\n## What a module may consist of\n\nThe host refuses a module that exceeds one of these limits before it validates or compiles it, " +
 		"and names the function. They are far above what compilers produce. They are constants of `host/policy/fuel`.\n\n" + head)
-	writeConstants(t, &page, "max", "host/policy/fuel/sections.go", "host/policy/fuel/body.go", "host/policy/fuel/bounds.go")
+	writeConstants(t, &page, "max", "host/policy/fuel/sections.go", "host/policy/fuel/body.go")
 	return page.String()
 }
 

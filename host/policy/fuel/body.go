@@ -13,6 +13,13 @@ const (
 	// maxLocals limits the local variables of a function, as JavaScript engines do: a module
 	// declares any number of them in a few bytes.
 	maxLocals = 50_000
+	// maxLocalsInAll bounds the parameters and local variables of all functions. A module declares
+	// any number of them in a few bytes, and an engine keeps eight bytes for each. The Go compiler,
+	// a module of 47 MiB, has 110,000.
+	maxLocalsInAll = 2_000_000
+	// maxMoves bounds the values that the blocks and calls of a function pass: an engine that
+	// validates the module keeps each of them.
+	maxMoves = 50_000
 	// maxNesting bounds the nesting of blocks.
 	maxNesting = 4_096
 	// maxLoopNesting bounds the nesting of loops.
@@ -69,8 +76,10 @@ type metering struct {
 	signatures []Signature
 
 	// loops counts the open loops of the current function, branches its blocks and branch
-	// targets. complexity is the sum over all functions.
-	loops, branches, complexity int
+	// targets. complexity is the sum over all functions, as locals is of their local variables.
+	// moves counts the values that the blocks and calls of the current function pass.
+	loops, branches, complexity, moves int
+	locals                             uint64
 
 	// unrestorable is for Rewritten; noted are the instructions in it.
 	unrestorable []string
@@ -119,6 +128,9 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	if locals > maxLocals {
 		r.fail(fmt.Errorf("a function has %d local variables, more than %d", locals, maxLocals))
 	}
+	if w.locals += locals; w.locals > maxLocalsInAll {
+		r.fail(fmt.Errorf("the functions have more than %d local variables", maxLocalsInAll))
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -126,7 +138,7 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	declarations := b.data[first:r.pos]
 	w.code, w.controls = w.code[:0], w.controls[:0]
 	w.after, w.temporary, w.bulk, w.calls, w.pending = uint32(locals), uint32(locals)+1, false, false, 0
-	w.loops, w.branches = 0, 0
+	w.loops, w.branches, w.moves = 0, 0, 0
 	if err := w.instructions(r, index); err != nil {
 		return nil, err
 	}
@@ -229,6 +241,9 @@ func (w *metering) instructions(r *reader, index int) error {
 		if i.op == opTableSet || i.op == opMisc {
 			w.note(&i, index)
 		}
+		if err := w.pass(&i); err != nil {
+			return err
+		}
 		if !w.charge {
 			if err := w.nest(&i); err != nil {
 				return err
@@ -306,6 +321,26 @@ func (w *metering) nest(i *instruction) error {
 		if w.own(i.index) {
 			w.pending = 0
 		}
+	}
+	return nil
+}
+
+// pass counts the values that a block or a call passes.
+func (w *metering) pass(i *instruction) error {
+	signature := i.signature
+	switch i.op {
+	case opBlock, opLoop, opIf, opCallIndirect:
+	case opCall:
+		signature = int64(w.module.functions[i.index])
+	default:
+		return nil
+	}
+	if signature < 0 {
+		return nil
+	}
+	s := &w.module.signatures[signature]
+	if w.moves += len(s.Params) + len(s.Results); w.moves > maxMoves {
+		return fmt.Errorf("the blocks and calls of a function pass more than %d values: split it up", maxMoves)
 	}
 	return nil
 }

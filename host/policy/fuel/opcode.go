@@ -66,6 +66,9 @@ type instruction struct {
 	sub uint32
 	// index of the function that is called or referred to.
 	index uint32
+	// signature is the index of the type of a block or of an indirect call; negative for a block
+	// without parameters and with at most one result.
+	signature int64
 	// labels of a branch.
 	labels []uint32
 	// weight is the cost; a part of a tick covers partWeight.
@@ -77,7 +80,7 @@ func (r *reader) next(labels []uint32) instruction {
 	i := instruction{op: r.byte(), labels: labels[:0]}
 	switch op := i.op; {
 	case op == opBlock || op == opLoop || op == opIf:
-		r.blockType()
+		i.signature = r.blockType()
 	case op == opBr || op == opBrIf:
 		i.labels = append(i.labels, r.u32())
 	case op == opBrTable:
@@ -98,7 +101,7 @@ func (r *reader) next(labels []uint32) instruction {
 	case op == opRefFunc:
 		i.index = r.reference()
 	case op == opCallIndirect:
-		r.typeIndex()
+		i.signature = int64(r.typeIndex())
 		r.tableIndex()
 	case op == opSelectTyped:
 		r.valueTypes()
@@ -158,7 +161,7 @@ func unknown(op byte) error {
 	}
 }
 
-func (r *reader) blockType() {
+func (r *reader) blockType() int64 {
 	t := r.s64(5)
 	switch {
 	case t >= 0:
@@ -170,6 +173,7 @@ func (r *reader) blockType() {
 	case t < -0x40:
 		r.fail(fmt.Errorf("block type %d is unknown", t))
 	}
+	return t
 }
 
 func (r *reader) misc(i *instruction) {

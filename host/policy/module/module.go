@@ -77,14 +77,11 @@ func load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*
 	if err != nil {
 		return nil, &Refusal{err}
 	}
-	metered, heaviest, err := Meter(ctx, wasm)
+	metered, err := Meter(ctx, wasm)
 	if err != nil {
 		return nil, &Refusal{err}
 	}
 	compiled, err := e.Compile(ctx, options.Name, metered, options.Limits)
-	if errors.Is(err, engine.ErrBudget) {
-		return nil, fmt.Errorf("%w (the heaviest is %s)", err, heaviest)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -111,38 +108,33 @@ var names = fuel.Names{
 }
 
 // Meter checks an unpacked module's imports and bounds, and rewrites it for the engine. It is
-// all that a process does with a module itself before a child process compiles it. heaviest
-// describes the function that is likely to take longest to compile.
-func Meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, err error) {
+// all that a process does with a module itself before a child process compiles it.
+func Meter(ctx context.Context, wasm []byte) ([]byte, error) {
 	parsed, err := fuel.Parse(wasm)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the module; its author must rebuild it: %w", err)
+		return nil, fmt.Errorf("reading the module; its author must rebuild it: %w", err)
 	}
 	for _, i := range parsed.Imports {
 		if i.Kind != fuel.KindFunction {
-			return nil, "", fmt.Errorf("the module imports %s %s.%s; its author must build it with its own (only functions can be imported)", i.Kind, i.Module, i.Name)
+			return nil, fmt.Errorf("the module imports %s %s.%s; its author must build it with its own (only functions can be imported)", i.Kind, i.Module, i.Name)
 		}
 		if err := engine.CheckImport(i.Module, i.Name); err != nil {
-			return nil, "", err
+			return nil, err
 		}
-	}
-	heaviest, err = parsed.CheckBounds()
-	if err != nil {
-		return nil, "", fmt.Errorf("the module exceeds a limit of the compiler; its author must change it: %w", err)
 	}
 	rewritten, err := parsed.Meter(names)
 	if err != nil {
-		return nil, "", fmt.Errorf("metering the module; its author must rebuild it: %w", err)
+		return nil, fmt.Errorf("metering the module; its author must rebuild it: %w", err)
 	}
 	if len(rewritten.Unrestorable) > 0 {
-		return nil, "", fmt.Errorf("the module changes state that cannot be reset between calls (%s); its author must build it without", rewritten.Unrestorable[0])
+		return nil, fmt.Errorf("the module changes state that cannot be reset between calls (%s); its author must build it without", rewritten.Unrestorable[0])
 	}
 	// Metering has better messages for modules that the engine does not run, so it comes first.
 	// Its result counts only if the module was valid before.
 	if err := engine.Validate(ctx, parsed.Plain()); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return rewritten.Wasm, heaviest, nil
+	return rewritten.Wasm, nil
 }
 
 // describe gets the module's manifest.
