@@ -12,8 +12,7 @@
 // which must validate the original module as well.
 //
 // The rewritten module also exports what a host needs to reset an instance: the mutable
-// globals, and the start function, which no longer runs by itself. Adjacent data segments are
-// joined, because each segment costs memory in the engine.
+// globals, and the start function, which no longer runs by itself.
 //
 // The package is pure and does not decide which modules are allowed: it reports what a module
 // contains. For any input it returns an error or a module. It does not panic, and allocates at

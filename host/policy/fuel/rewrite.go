@@ -34,8 +34,7 @@ const initialFuel = 0
 
 // Rewritten is the result of rewriting a module.
 type Rewritten struct {
-	// Wasm is the module. Custom sections are dropped, and data segments are joined where that
-	// has no effect on the module.
+	// Wasm is the module. Custom sections are dropped.
 	Wasm []byte
 	// Unrestorable lists state that the module changes outside its memory and the exported
 	// globals: "table.set in function 12", "global 3 of type v128". A host cannot reset such an
@@ -73,9 +72,6 @@ func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
 	own[sectionType] = m.typeSection(w.signatures[len(m.signatures):])
 	own[sectionGlobal] = m.globalSection(charge)
 	own[sectionExport] = m.exportSection(names, charge)
-	if data := m.joined(); data != nil {
-		own[sectionData] = data
-	}
 	out := make([]byte, 0, len(code)+len(code)/4+m.size())
 	out = append(out, header...)
 	for id := byte(sectionType); id <= sectionDataCount; id++ {
