@@ -18,9 +18,10 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// cache keeps compiled modules on disk. wazero checks little of the machine code that it
-// reads back, so an entry is used only when the digests of all its files are the recorded
-// ones. Entries are directories that appear by a rename, so processes can share a cache.
+// cache keeps compiled modules on disk. wazero's own directory has a checksum of the machine code
+// only, not of the addresses of its functions, does not know which version of Go it is for, and
+// grows without a bound. So an entry is used only when the digests of all its files are the
+// recorded ones. Entries are directories that appear by a rename, so processes can share a cache.
 //
 // Write access to the cache is the right to run code in the process. So the cache must be a
 // directory to which only the process's user has access; anything else in its place is
