@@ -29,6 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 const (
@@ -359,7 +360,7 @@ func (a *App) readKubeconfig(ctx context.Context) (*rest.Config, error) {
 	if ended, expired := remotecluster.Expired(config, time.Now()); expired {
 		return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate expired at %s: renew it", key, ended.Format(time.RFC3339))
 	}
-	return a.options.withRate(config), nil
+	return a.options.withRate(undecodable.RefuseAmounts(config, a.scheme)), nil
 }
 
 // nextKubeconfig returns the kubeconfig of the Secret if it differs from the one in use, else
@@ -394,8 +395,11 @@ func (a *App) reportKubeconfig(ctx context.Context, vn *offloadingv1beta1.Virtua
 
 // reportTooMuch is the Report of engine.Options.
 func (a *App) reportTooMuch(ctx context.Context, cause error) {
-	a.report(ctx, a.facts.VirtualNode(), reasonTooMuch, cause.Error()+": nothing new is read of it for a minute. "+
-		"The operator of that cluster must delete what is not needed, or raise the memory limit of this virtual kubelet")
+	remedy := "The operator of that cluster must delete what is not needed, or raise the memory limit of this virtual kubelet"
+	if _, isAmount := errors.AsType[*undecodable.AmountError](cause); isAmount {
+		remedy = "The operator of that cluster must correct the object, or find out what answers in its place"
+	}
+	a.report(ctx, a.facts.VirtualNode(), reasonTooMuch, cause.Error()+": nothing new is read of it for a minute. "+remedy)
 }
 
 // report is the Report of node.Options, whose context may have ended.

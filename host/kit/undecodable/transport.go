@@ -24,7 +24,7 @@ func (f *Filter) roundTripper(next http.RoundTripper) http.RoundTripper {
 			!strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeJSON) {
 			return response, err //nolint:wrapcheck // A RoundTripper's errors are those of the next one.
 		}
-		if isWatch := request.URL.Query().Get("watch"); isWatch != "" && isWatch != "false" && isWatch != "0" {
+		if isWatch(request) {
 			response.Body = f.events(response.Body, in)
 		} else if response.Body, err = f.list(response.Body, in); err != nil {
 			return nil, err

@@ -59,6 +59,9 @@ func (r *runner) observeRead(of *subscriber, err error) {
 	o := &r.engine.options
 	cause := ""
 	switch {
+	case of.isRemote && isLongAmount(err):
+		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must correct an object in namespace %s there: %s",
+			o.ProviderClusterID, ns.remote, err)
 	case of.isRemote && isTooMuch(err):
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must delete what is not needed in namespace %s there, "+
 			"or raise the memory limit of the virtual kubelet here: %s", o.ProviderClusterID, ns.remote, err)

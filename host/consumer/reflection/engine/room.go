@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 const (
@@ -65,11 +66,16 @@ func (e *overflowError) Error() string {
 	return fmt.Sprintf("its objects take more than %d MiB, a quarter of the memory limit", e.limit>>20)
 }
 
-// isTooMuch reports whether another cluster sent more than is read or kept.
+// isTooMuch reports whether another cluster sent more than is read or kept, or what would take long to decode.
 func isTooMuch(err error) bool {
 	var overflow *overflowError
 	var response *remotecluster.TooLargeError
-	return errors.As(err, &overflow) || errors.As(err, &response)
+	return errors.As(err, &overflow) || errors.As(err, &response) || isLongAmount(err)
+}
+
+func isLongAmount(err error) bool {
+	var amount *undecodable.AmountError
+	return errors.As(err, &amount)
 }
 
 // pauseAfter waits after an error of too many objects, which would be read again at once.

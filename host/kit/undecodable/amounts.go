@@ -1,0 +1,193 @@
+package undecodable
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	kjson "sigs.k8s.io/json"
+)
+
+// AmountError is the error of an answer with an amount that would take long to decode, or of one in an encoding
+// in which that is not seen.
+type AmountError struct{ cause string }
+
+// Error implements error.
+func (e *AmountError) Error() string { return "the answer is refused: " + e.cause }
+
+// RefuseAmounts returns a copy of a configuration for a client of another cluster. It asks for JSON, and answers
+// with an amount that takes long to decode, such as 1e-30000000, are an [AmountError]: decoding cannot be
+// interrupted. An API server answers with no such amount of a built-in kind. Answers about kinds that the scheme
+// does not have are decoded without amounts.
+func RefuseAmounts(config *rest.Config, types *runtime.Scheme) *rest.Config {
+	checked := rest.CopyConfig(config)
+	checked.ContentType, checked.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	checked.Wrap(func(next http.RoundTripper) http.RoundTripper { return &checker{next: next, types: types} })
+	return checked
+}
+
+// checker refuses answers with amounts that take long to decode.
+type checker struct {
+	next  http.RoundTripper
+	types *runtime.Scheme
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
+// configuration of the wrapped transport.
+func (c *checker) WrappedRoundTripper() http.RoundTripper { return c.next }
+
+// RoundTrip implements http.RoundTripper.
+func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(request)
+	if err != nil || response.StatusCode/100 != 2 {
+		return response, err //nolint:wrapcheck // A RoundTripper's errors are those of the next one.
+	}
+	switch contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType {
+	case runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence, runtime.ContentTypeYAML:
+		_ = response.Body.Close()
+		return nil, &AmountError{"it is in " + contentType + ", which was not asked for"}
+	case runtime.ContentTypeJSON:
+		response.Body = &checkedBody{ReadCloser: response.Body, source: bufio.NewReader(response.Body), isWatch: isWatch(request), types: c.types}
+	}
+	return response, nil
+}
+
+func isWatch(request *http.Request) bool {
+	value := request.URL.Query().Get("watch")
+	return value != "" && value != "false" && value != "0"
+}
+
+// checkedBody is the body of an answer in JSON, of which only what was checked is read: the whole, or the events
+// of a watch one after the other. How much that may be is limited by the transport below.
+type checkedBody struct {
+	io.ReadCloser
+	source  *bufio.Reader
+	isWatch bool
+	types   *runtime.Scheme
+	// checked is what can be read, before err.
+	checked []byte
+	err     error
+}
+
+// Read implements io.Reader.
+func (b *checkedBody) Read(p []byte) (int, error) {
+	for len(b.checked) == 0 {
+		if b.err != nil {
+			return 0, b.err
+		}
+		b.next()
+	}
+	n := copy(p, b.checked)
+	b.checked = b.checked[n:]
+	return n, nil
+}
+
+func (b *checkedBody) next() {
+	if b.isWatch {
+		b.checked, b.err = b.source.ReadBytes('\n')
+	} else if b.checked, b.err = io.ReadAll(b.source); b.err == nil {
+		b.err = io.EOF
+	}
+	if b.err != nil && !errors.Is(b.err, io.EOF) {
+		b.checked = nil
+		return
+	}
+	if err := checkDocument(b.checked, b.types, b.isWatch); err != nil {
+		b.checked, b.err = nil, err
+	}
+}
+
+// checkDocument returns an [AmountError] for an object, a list, or an event of a watch. Few documents have what
+// looks like a long amount: a label, say, is decoded as it is.
+func checkDocument(raw []byte, types *runtime.Scheme, isEvent bool) error {
+	if !mayHaveLongAmount(raw) {
+		return nil
+	}
+	// Of members with the same name, a decoder decodes each, and others see the last.
+	var whole any
+	if repeated, err := kjson.UnmarshalStrict(raw, &whole, kjson.DisallowDuplicateFields); err != nil || len(repeated) > 0 {
+		return &AmountError{fmt.Sprintf("it has what may be a long amount, and is no valid JSON: %v", errors.Join(append(repeated, err)...))}
+	}
+	if isEvent {
+		var event struct {
+			Object json.RawMessage `json:"object"`
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &event); err != nil {
+			return &AmountError{err.Error()}
+		}
+		raw = event.Object
+	}
+	var of runtime.TypeMeta
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &of); err != nil {
+		return &AmountError{err.Error()}
+	}
+	kind := of.GroupVersionKind()
+	if kind.Kind == "" || kind.Version == "" {
+		return &AmountError{"it has what may be a long amount, and does not say of which kind it is"}
+	}
+	object, err := types.New(kind)
+	if err != nil {
+		return nil // Clients of the scheme decode no such kind.
+	}
+	if err := checkAmounts(raw, reflect.TypeOf(object)); err != nil {
+		return &AmountError{err.Error()}
+	}
+	return nil
+}
+
+// borders are the bytes before and behind a value. Kubernetes removes spaces around an amount, some of which have
+// several bytes.
+var borders = func() (table [256]bool) {
+	for c := range table {
+		table[c] = c >= 0x80 || strings.IndexByte("\":,[]{} \t\r\n", byte(c)) >= 0
+	}
+	return table
+}()
+
+// mayHaveLongAmount reports whether JSON has a value, quoted or not, of which isLong may be true: it is only a
+// number with a long exponent, or begins with a long one.
+func mayHaveLongAmount(raw []byte) bool {
+	const none = -1
+	length, exponent := none, none // Of the value, and of its exponent without zeros at the beginning.
+	for i, c := range raw {
+		switch {
+		case c >= '0' && c <= '9' || c == '.':
+			if length == none {
+				continue
+			}
+			if length++; length > maxText {
+				return true
+			}
+			if exponent > 0 || exponent == 0 && c != '0' {
+				exponent++
+			}
+		case c == '-' || c == '+':
+			if length > 0 && (exponent == none || raw[i-1]|0x20 != 'e') {
+				length = none
+			}
+		case c|0x20 == 'e':
+			if length > 0 && exponent == none {
+				exponent = 0
+			} else {
+				length = none
+			}
+		default:
+			if borders[c] && length > 0 && exponent > maxExponent {
+				return true
+			}
+			length, exponent = none, none
+			if borders[c] {
+				length = 0
+			}
+		}
+	}
+	return length > 0 && exponent > maxExponent
+}

@@ -1,0 +1,102 @@
+package undecodable_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
+)
+
+// long takes 7 s or more to decode: the test would not end in time without the check.
+const long = "1e-2000000000"
+
+func podWith(amount string) string {
+	return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","labels":{"commit":"7e1234567"}},"status":{"allocatedResources":{"cpu":` + amount + `}}}`
+}
+
+func podList(pods ...string) string {
+	return `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(pods, ",") + `]}`
+}
+
+// answering returns a client of a server with one answer.
+func answering(t *testing.T, contentType, answer string) kubernetes.Interface {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "application/json", r.Header.Get("Accept"))
+		w.Header().Set("Content-Type", contentType)
+		_, err := fmt.Fprint(w, answer)
+		assert.NoError(t, err)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(undecodable.RefuseAmounts(&rest.Config{Host: server.URL}, clientgoscheme.Scheme))
+	require.NoError(t, err)
+	return client
+}
+
+// An answer of another cluster with an amount that would take long is refused before it is decoded.
+func TestLongAmountsAreRefused(t *testing.T) {
+	const json = "application/json"
+	for name, tc := range map[string]struct{ contentType, answer, want string }{
+		"common amounts":               {json, podList(podWith(`"1500m"`), podWith(`"1e3"`), podWith(`"12E"`), podWith("4")), ""},
+		"a long negative exponent":     {json, podList(podWith(`"1"`), podWith(`"`+long+`"`)), "items[1].status.allocatedResources.cpu: an amount can have"},
+		"a long positive exponent":     {json, podList(podWith(`"1E+30000000"`)), "items[0].status.allocatedResources.cpu: an amount"},
+		"with another space":           {json, podList(podWith("\"\u00a01e30000000\u2003\"")), "items[0].status.allocatedResources.cpu: an amount"},
+		"with spaces":                  {json, podList(podWith(`" 1e30000000 "`)), "items[0].status.allocatedResources.cpu: an amount"},
+		"a number":                     {json, podList(podWith("-1.5e-30000000")), "items[0].status.allocatedResources.cpu: an amount"},
+		"many digits":                  {json, podList(podWith(`"` + strings.Repeat("9", 1<<20) + `Ki"`)), "items[0].status.allocatedResources.cpu: an amount"},
+		"many digits behind a point":   {json, podList(podWith(`"0.` + strings.Repeat("9", 1<<20) + `"`)), "items[0].status.allocatedResources.cpu: an amount"},
+		"twice":                        {json, podList(podWith(`"` + long + `","cpu":"1"`)), "is no valid JSON"},
+		"an object without a kind":     {json, `{"items":[` + podWith(`"`+long+`"`) + `]}`, "does not say of which kind it is"},
+		"a kind in capitals":           {json, strings.Replace(podList(podWith(`"`+long+`"`)), `"metadata"`, `"KIND":"ConfigMapList","metadata"`, 1), "an amount can have"},
+		"an encoding that none wanted": {runtime.ContentTypeProtobuf, "k8s", "is in application/vnd.kubernetes.protobuf, which was not asked for"},
+		"with a parameter":             {"application/json; charset=utf-8", podList(podWith(`"` + long + `"`)), "an amount can have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := answering(t, tc.contentType, tc.answer).CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+			assert.ErrorAs(t, err, new(*undecodable.AmountError))
+		})
+	}
+}
+
+// Text that is no amount is decoded, whatever it looks like: a user of the consumer writes it.
+func TestTextThatLooksLikeAnAmountStays(t *testing.T) {
+	configMap := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"1e1234567"},"data":{"limit":"` + long + `","digits":"` + strings.Repeat("9", 100) + `"}}`
+	found, err := answering(t, "application/json", configMap).CoreV1().ConfigMaps("shop").Get(t.Context(), "1e1234567", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, long, found.Data["limit"])
+}
+
+func TestEventsBeforeALongAmountArrive(t *testing.T) {
+	event := func(pod string) string { return `{"type":"MODIFIED","object":` + pod + "}\n" }
+	client := answering(t, "application/json", event(podWith(`"1"`))+event(podWith(`"2"`))+event(podWith(`"`+long+`"`))+event(podWith(`"3"`)))
+	events, err := client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer events.Stop()
+	var cpus []string
+	for event := range events.ResultChan() {
+		if pod, ok := event.Object.(*corev1.Pod); ok {
+			assert.Equal(t, watch.Modified, event.Type)
+			cpu := pod.Status.AllocatedResources[corev1.ResourceCPU]
+			cpus = append(cpus, cpu.String())
+		}
+	}
+	assert.Equal(t, []string{"1", "2"}, cpus)
+}
