@@ -360,7 +360,7 @@ func (a *App) readKubeconfig(ctx context.Context) (*rest.Config, error) {
 	if ended, expired := remotecluster.Expired(config, time.Now()); expired {
 		return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate expired at %s: renew it", key, ended.Format(time.RFC3339))
 	}
-	return a.options.withRate(undecodable.RefuseAmounts(config, a.scheme)), nil
+	return a.options.withRate(undecodable.RefuseAmounts(config, a.scheme, a.reportTooMuch)), nil
 }
 
 // nextKubeconfig returns the kubeconfig of the Secret if it differs from the one in use, else

@@ -2,6 +2,7 @@ package undecodable
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +11,16 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	kjson "sigs.k8s.io/json"
 )
+
+// reportInterval is how often refused answers are reported.
+const reportInterval = time.Minute
 
 // AmountError is the error of an answer with an amount that would take long to decode, or of one in an encoding
 // in which that is not seen.
@@ -25,19 +31,24 @@ func (e *AmountError) Error() string { return "the answer is refused: " + e.caus
 
 // RefuseAmounts returns a copy of a configuration for a client of another cluster. It asks for JSON, and answers
 // with an amount that takes long to decode, such as 1e-30000000, are an [AmountError]: decoding cannot be
-// interrupted. An API server answers with no such amount of a built-in kind. Answers about kinds that the scheme
-// does not have are decoded without amounts.
-func RefuseAmounts(config *rest.Config, types *runtime.Scheme) *rest.Config {
+// interrupted. They are reported once a minute at most. An API server answers with no such amount of a built-in
+// kind. Answers about kinds that the scheme does not have are decoded without amounts.
+func RefuseAmounts(config *rest.Config, types *runtime.Scheme, report func(context.Context, error)) *rest.Config {
+	sometimes := &rate.Sometimes{Interval: reportInterval}
+	reportSometimes := func(ctx context.Context, err error) { sometimes.Do(func() { report(ctx, err) }) }
 	checked := rest.CopyConfig(config)
 	checked.ContentType, checked.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	checked.Wrap(func(next http.RoundTripper) http.RoundTripper { return &checker{next: next, types: types} })
+	checked.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &checker{next: next, types: types, report: reportSometimes}
+	})
 	return checked
 }
 
 // checker refuses answers with amounts that take long to decode.
 type checker struct {
-	next  http.RoundTripper
-	types *runtime.Scheme
+	next   http.RoundTripper
+	types  *runtime.Scheme
+	report func(context.Context, error)
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
@@ -53,9 +64,20 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	switch contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType {
 	case runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence, runtime.ContentTypeYAML:
 		_ = response.Body.Close()
-		return nil, &AmountError{"it is in " + contentType + ", which was not asked for"}
+		err := &AmountError{"it is in " + contentType + ", which was not asked for"}
+		c.report(request.Context(), err)
+		return nil, err
 	case runtime.ContentTypeJSON:
-		response.Body = &checkedBody{ReadCloser: response.Body, source: bufio.NewReader(response.Body), isWatch: isWatch(request), types: c.types}
+		response.Body = &checkedBody{
+			ReadCloser: response.Body, source: bufio.NewReader(response.Body), isWatch: isWatch(request),
+			check: func(raw []byte) error {
+				err := checkDocument(raw, c.types, isWatch(request))
+				if err != nil {
+					c.report(request.Context(), err)
+				}
+				return err
+			},
+		}
 	}
 	return response, nil
 }
@@ -71,7 +93,7 @@ type checkedBody struct {
 	io.ReadCloser
 	source  *bufio.Reader
 	isWatch bool
-	types   *runtime.Scheme
+	check   func([]byte) error
 	// checked is what can be read, before err.
 	checked []byte
 	err     error
@@ -100,7 +122,7 @@ func (b *checkedBody) next() {
 		b.checked = nil
 		return
 	}
-	if err := checkDocument(b.checked, b.types, b.isWatch); err != nil {
+	if err := b.check(b.checked); err != nil {
 		b.checked, b.err = nil, err
 	}
 }
@@ -155,39 +177,63 @@ var borders = func() (table [256]bool) {
 // mayHaveLongAmount reports whether JSON has a value, quoted or not, of which isLong may be true: it is only a
 // number with a long exponent, or begins with a long one.
 func mayHaveLongAmount(raw []byte) bool {
-	const none = -1
-	length, exponent := none, none // Of the value, and of its exponent without zeros at the beginning.
-	for i, c := range raw {
+	n, before := noNumber, byte(0)
+	for _, c := range raw {
 		switch {
 		case c >= '0' && c <= '9' || c == '.':
-			if length == none {
-				continue
-			}
-			if length++; length > maxText {
+			if n.digit(c); n.length > maxText {
 				return true
-			}
-			if exponent > 0 || exponent == 0 && c != '0' {
-				exponent++
 			}
 		case c == '-' || c == '+':
-			if length > 0 && (exponent == none || raw[i-1]|0x20 != 'e') {
-				length = none
-			}
+			n.sign(before)
 		case c|0x20 == 'e':
-			if length > 0 && exponent == none {
-				exponent = 0
-			} else {
-				length = none
-			}
+			n.beginExponent()
 		default:
-			if borders[c] && length > 0 && exponent > maxExponent {
+			if borders[c] && n.hasLongExponent() {
 				return true
 			}
-			length, exponent = none, none
+			n = noNumber
 			if borders[c] {
-				length = 0
+				n.length = 0
 			}
 		}
+		before = c
 	}
-	return length > 0 && exponent > maxExponent
+	return n.hasLongExponent()
 }
+
+const none = -1
+
+// noNumber is what can be no number any more.
+var noNumber = number{length: none, exponent: none}
+
+// number is what was read of a value: its length, and that of its exponent without zeros at the beginning, which
+// is none before it begins.
+type number struct{ length, exponent int }
+
+func (n *number) digit(c byte) {
+	if n.length == none {
+		return
+	}
+	n.length++
+	if n.exponent > 0 || n.exponent == 0 && c != '0' {
+		n.exponent++
+	}
+}
+
+// sign reads a sign, which can only be first in a number or in its exponent.
+func (n *number) sign(before byte) {
+	if n.length > 0 && (n.exponent == none || before|0x20 != 'e') {
+		*n = noNumber
+	}
+}
+
+func (n *number) beginExponent() {
+	if n.length <= 0 || n.exponent != none {
+		*n = noNumber
+		return
+	}
+	n.exponent = 0
+}
+
+func (n *number) hasLongExponent() bool { return n.length > 0 && n.exponent > maxExponent }

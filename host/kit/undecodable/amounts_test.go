@@ -1,6 +1,7 @@
 package undecodable_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -31,9 +32,10 @@ func podList(pods ...string) string {
 	return `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(pods, ",") + `]}`
 }
 
-// answering returns a client of a server with one answer.
-func answering(t *testing.T, contentType, answer string) kubernetes.Interface {
+// answering returns a client of a server with one answer, which is reported so often.
+func answering(t *testing.T, contentType, answer string, wantReports int) kubernetes.Interface {
 	t.Helper()
+	reports := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "application/json", r.Header.Get("Accept"))
 		w.Header().Set("Content-Type", contentType)
@@ -41,8 +43,9 @@ func answering(t *testing.T, contentType, answer string) kubernetes.Interface {
 		assert.NoError(t, err)
 	}))
 	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(undecodable.RefuseAmounts(&rest.Config{Host: server.URL}, clientgoscheme.Scheme))
+	client, err := kubernetes.NewForConfig(undecodable.RefuseAmounts(&rest.Config{Host: server.URL}, clientgoscheme.Scheme, func(context.Context, error) { reports++ }))
 	require.NoError(t, err)
+	t.Cleanup(func() { assert.Equal(t, wantReports, reports) })
 	return client
 }
 
@@ -65,7 +68,11 @@ func TestLongAmountsAreRefused(t *testing.T) {
 		"with a parameter":             {"application/json; charset=utf-8", podList(podWith(`"` + long + `"`)), "an amount can have"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := answering(t, tc.contentType, tc.answer).CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
+			reports := 1
+			if tc.want == "" {
+				reports = 0
+			}
+			_, err := answering(t, tc.contentType, tc.answer, reports).CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
 			if tc.want == "" {
 				require.NoError(t, err)
 				return
@@ -79,14 +86,14 @@ func TestLongAmountsAreRefused(t *testing.T) {
 // Text that is no amount is decoded, whatever it looks like: a user of the consumer writes it.
 func TestTextThatLooksLikeAnAmountStays(t *testing.T) {
 	configMap := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"1e1234567"},"data":{"limit":"` + long + `","digits":"` + strings.Repeat("9", 100) + `"}}`
-	found, err := answering(t, "application/json", configMap).CoreV1().ConfigMaps("shop").Get(t.Context(), "1e1234567", metav1.GetOptions{})
+	found, err := answering(t, "application/json", configMap, 0).CoreV1().ConfigMaps("shop").Get(t.Context(), "1e1234567", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, long, found.Data["limit"])
 }
 
 func TestEventsBeforeALongAmountArrive(t *testing.T) {
 	event := func(pod string) string { return `{"type":"MODIFIED","object":` + pod + "}\n" }
-	client := answering(t, "application/json", event(podWith(`"1"`))+event(podWith(`"2"`))+event(podWith(`"`+long+`"`))+event(podWith(`"3"`)))
+	client := answering(t, "application/json", event(podWith(`"1"`))+event(podWith(`"2"`))+event(podWith(`"`+long+`"`))+event(podWith(`"3"`)), 1)
 	events, err := client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	defer events.Stop()

@@ -46,36 +46,41 @@ func (e *readErrors) first() string {
 	return ""
 }
 
+// describeReadError says who must do what about an error of filling a cache; "" if it may pass by itself.
+func (r *runner) describeReadError(of *subscriber, err error) string {
+	o, ns := &r.engine.options, of.caches.ns
+	switch {
+	case of.isRemote && isLongAmount(err):
+		return fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must correct an object in namespace %s there: %s",
+			o.ProviderClusterID, ns.remote, err)
+	case of.isRemote && isTooMuch(err):
+		return fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must delete what is not needed in namespace %s there, "+
+			"or raise the memory limit of the virtual kubelet here: %s", o.ProviderClusterID, ns.remote, err)
+	case !isPermanent(err):
+		return ""
+	case of.isRemote && ns.isEnding.Load():
+		return fmt.Sprintf("Reflection to cluster %s waits: that cluster deletes namespace %s, and with it the right to read there. It goes on once the namespace is created again.",
+			o.ProviderClusterID, ns.remote)
+	case of.isRemote:
+		return fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",
+			o.ProviderClusterID, o.HomeClusterID, ns.remote, err)
+	default:
+		return fmt.Sprintf("Reflection to cluster %s waits: the operator of this cluster must grant virtual node %s a missing right: %s",
+			o.ProviderClusterID, o.NodeName, err)
+	}
+}
+
 // observeRead records the result of filling a cache. A permanent error blocks this resource
 // in this namespace only, and is recorded as an event on the local objects.
 func (r *runner) observeRead(of *subscriber, err error) {
 	caches, ns := of.caches, of.caches.ns
-	if report := r.engine.options.Report; report != nil && of.isRemote && isTooMuch(err) && caches.ctx.Err() == nil {
+	if report := r.engine.options.Report; report != nil && of.isRemote && isTooMuch(err) && !isLongAmount(err) && caches.ctx.Err() == nil {
 		report(caches.ctx, fmt.Errorf("reading the %s of namespace %s in cluster %s: %w", r.resource.Name, ns.remote, r.engine.options.ProviderClusterID, err))
 	}
 	if caches.active.Load() || caches.ctx.Err() != nil {
 		return
 	}
-	o := &r.engine.options
-	cause := ""
-	switch {
-	case of.isRemote && isLongAmount(err):
-		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must correct an object in namespace %s there: %s",
-			o.ProviderClusterID, ns.remote, err)
-	case of.isRemote && isTooMuch(err):
-		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must delete what is not needed in namespace %s there, "+
-			"or raise the memory limit of the virtual kubelet here: %s", o.ProviderClusterID, ns.remote, err)
-	case !isPermanent(err):
-	case of.isRemote && ns.isEnding.Load():
-		cause = fmt.Sprintf("Reflection to cluster %s waits: that cluster deletes namespace %s, and with it the right to read there. It goes on once the namespace is created again.",
-			o.ProviderClusterID, ns.remote)
-	case of.isRemote:
-		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",
-			o.ProviderClusterID, o.HomeClusterID, ns.remote, err)
-	default:
-		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of this cluster must grant virtual node %s a missing right: %s",
-			o.ProviderClusterID, o.NodeName, err)
-	}
+	cause := r.describeReadError(of, err)
 	if !caches.readErrors.set(of.number, cause) {
 		return
 	}
