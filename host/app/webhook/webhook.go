@@ -285,9 +285,9 @@ func (a *App) register(mgr ctrl.Manager, options Options) {
 	serve := func(path string, handler http.Handler) {
 		mgr.GetWebhookServer().Register(path, a.drain.finish(handler))
 	}
-	serve(podplacement.Path, podplacement.Serve(&podplacement.Handler{
+	serve(podplacement.Path, &admission.Webhook{Handler: &podplacement.Handler{
 		Reader: mgr.GetClient(), Policies: a.policies.Chains(), RuntimeClassName: options.RuntimeClassName,
-	}))
+	}})
 	serve(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
 		Decoder: decoder, Reader: mgr.GetAPIReader(), ClusterID: options.ClusterID, Namespace: options.Namespace,
 	}})

@@ -67,7 +67,7 @@ func BenchmarkAdmission(b *testing.B) {
 			bindings = append(bindings, chain.Binding{Name: "placement-" + strconv.Itoa(i), Policy: policy, Point: contract.PodMutation, Order: &i})
 		}
 		require.NoError(b, chains.Swap(bindings))
-		admit(way.name, Serve(&Handler{Reader: warmCache{}, Policies: chains, RuntimeClassName: "liqo"}))
+		admit(way.name, &admission.Webhook{Handler: &Handler{Reader: warmCache{}, Policies: chains, RuntimeClassName: "liqo"}})
 	}
 }
 
