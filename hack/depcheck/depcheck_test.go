@@ -89,8 +89,9 @@ func below(packages map[string]goPackage, prefix string) []string {
 	return names
 }
 
+// isKubernetes reports whether a package is Kubernetes'. Its JSON reader needs the standard library only.
 func isKubernetes(p goPackage) bool {
-	return strings.HasPrefix(p.ImportPath, "k8s.io/") || strings.HasPrefix(p.ImportPath, "sigs.k8s.io/")
+	return !strings.HasPrefix(p.ImportPath, "sigs.k8s.io/json") && (strings.HasPrefix(p.ImportPath, "k8s.io/") || strings.HasPrefix(p.ImportPath, "sigs.k8s.io/"))
 }
 
 func TestTransitiveImports(t *testing.T) {

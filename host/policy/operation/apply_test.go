@@ -153,7 +153,7 @@ func TestCompileRejectsInvalidOperations(t *testing.T) {
 		"a bad path":              {ops: []contract.Operation{contract.Remove("/a"), contract.Remove("b")}, wantErr: `operation 1 (remove b): path "b" must begin`},
 		"no value":                {ops: []contract.Operation{{Op: "set", Path: "/a"}}, wantErr: "value is missing"},
 		"broken JSON":             {ops: []contract.Operation{raw("set", "/a", `{`)}, wantErr: "decoding JSON"},
-		"two values":              {ops: []contract.Operation{raw("set", "/a", `1 2`)}, wantErr: "data after the JSON value"},
+		"two values":              {ops: []contract.Operation{raw("set", "/a", `1 2`)}, wantErr: "after top-level value"},
 		"set to null":             {ops: []contract.Operation{raw("set", "/a", `null`)}, wantErr: "use remove"},
 		"keys with set":           {ops: []contract.Operation{{Op: "set", Path: "/a", Keys: []string{"k"}, Value: []byte("1")}}, wantErr: "keys are allowed for remove only"},
 		"value with remove":       {ops: []contract.Operation{raw("remove", "/a", `1`)}, wantErr: "remove takes no value"},
