@@ -34,8 +34,11 @@ func (m member) appendTo(b []byte, value any, first bool) ([]byte, bool, error) 
 	if !first {
 		b = append(b, ',')
 	}
-	b = append(appendString(b, m.key), ':')
-	out, present, err := m.node.append(b, value)
+	out, err := appendJSON(b, m.key)
+	if err != nil {
+		return nil, first, err
+	}
+	out, present, err := m.node.append(append(out, ':'), value)
 	if err != nil || !present {
 		return b[:start], first, err
 	}
