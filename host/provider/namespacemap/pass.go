@@ -35,6 +35,8 @@ type pass struct {
 	tenants []string
 	// quotas are the ResourceQuotas of the consumer by namespace.
 	quotas map[string]*corev1.ResourceQuota
+	// failures are what has become of mappings in this pass and was not known before.
+	failures []string
 }
 
 // portion is how many namespaces one pass changes. Then the NamespaceMaps of other consumers have

@@ -315,6 +315,7 @@ func (p *pass) desired(ctx context.Context) (map[string]string, error) {
 func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]string) error {
 	conflicts := Conflicts(desired, p.nm.Status.CurrentMapping)
 	var errs []error
+	defer p.reportFailures()
 	for _, local := range p.order(desired) {
 		err := conflicts[local]
 		if err == nil {
@@ -323,7 +324,7 @@ func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]str
 		if errors.Is(err, errCut) || err != nil && p.isFull(local) {
 			continue
 		}
-		errs = append(errs, r.recordResult(p.nm, local, desired[local], err))
+		errs = append(errs, p.recordResult(local, desired[local], err))
 	}
 	return errors.Join(errs...)
 }
@@ -345,8 +346,8 @@ func (p *pass) order(desired map[string]string) []string {
 // recordResult sets the status of one mapping. It returns the error if a retry can help. A
 // transient error does not replace the phase Accepted, so that a failing request does not stop
 // running pods (wire 6.5).
-func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
-	current, known := nm.Status.CurrentMapping[local]
+func (p *pass) recordResult(local, remote string, err error) error {
+	current, known := p.nm.Status.CurrentMapping[local]
 	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted
 	var terminating *terminatingError
 	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
@@ -363,15 +364,28 @@ func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, rem
 	default:
 		status.Phase, status.Message = offloadingv1beta1.MappingCreationLoopBackOff, kitevents.Cut(err.Error(), maxMessage)
 		if status != current {
-			r.Events.Eventf(nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace,
-				"Failed to create namespace %q for local namespace %q: %v", remote, local, err)
+			p.failures = append(p.failures, fmt.Sprintf("Failed to create namespace %q for local namespace %q: %v", remote, local, err))
 		}
 		if needsChange(err) {
 			err = nil
 		}
 	}
-	nm.Status.CurrentMapping[local] = status
+	p.nm.Status.CurrentMapping[local] = status
 	return err
+}
+
+// reportFailures records what has failed in one event: the consumer says how many mappings there are. The status has
+// the rest.
+func (p *pass) reportFailures() {
+	others := ""
+	switch len(p.failures) {
+	case 0:
+		return
+	case 1:
+	default:
+		others = fmt.Sprintf(" (and %d more, see the status)", len(p.failures)-1)
+	}
+	p.r.Events.Eventf(p.nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace, "%s%s", kitevents.Cut(p.failures[0], maxMessage), others)
 }
 
 // terminatingError is the error of a mapping to a namespace that is being deleted. held is what keeps it.

@@ -171,6 +171,20 @@ func TestMappingsThatFailKeepNoOtherFromItsTurn(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.MappingAccepted, statusOf(t, r)["shop-0004"].Phase)
 }
 
+// TestManyFailuresAreOneEvent: a consumer that changes the names of 1,000 mappings to reserved ones had as many events
+// written each time.
+func TestManyFailuresAreOneEvent(t *testing.T) {
+	desired := map[string]string{}
+	for i := range 1000 {
+		desired[fmt.Sprintf("a%04d", i)] = fmt.Sprintf("kube-%04d", i)
+	}
+	_, seen, err := reconcileOnce(t, namespaceMap(desired, nil))
+	require.NoError(t, err)
+	require.Len(t, seen, 1)
+	assert.Contains(t, seen[0], `Failed to create namespace "kube-0000" for local namespace "a0000"`)
+	assert.Contains(t, seen[0], "(and 999 more, see the status)")
+}
+
 var testLimits = Limits{
 	PerNamespace: corev1.ResourceList{"services": resource.MustParse("10"), "services.nodeports": resource.MustParse("4")},
 	PerConsumer:  corev1.ResourceList{"services.nodeports": resource.MustParse("10")},
