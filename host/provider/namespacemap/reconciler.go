@@ -70,6 +70,10 @@ var (
 	errReserved = errors.New("the name is reserved by the provider")
 	// errTooMany is the error of a mapping of a consumer that has as many namespaces as it may have.
 	errTooMany = errors.New("the provider gives this consumer no more namespaces: offload fewer, or ask the provider to raise provider.limits.namespaces")
+	// errTooLarge is the error of a mapping of a NamespaceMap that has more than it may have.
+	errTooLarge = fmt.Errorf("a NamespaceMap has at most %d mappings: offload fewer namespaces", offloadingv1beta1.MaxMappings)
+	// errOther is the error of a mapping of a further NamespaceMap of a consumer.
+	errOther = errors.New("a consumer has one NamespaceMap")
 	// errCut is the error of a mapping on which the next pass, or that after an event, goes on.
 	errCut = errors.New("left for the next pass")
 	// errStale is the error of a reconcile with an outdated NamespaceMap.
@@ -87,6 +91,8 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events records on the NamespaceMap.
 	Events events.EventRecorder
+	// ClusterID is this cluster's. A consumer's NamespaceMap has it as its name (wire 6.3): others get no namespaces.
+	ClusterID liqocorev1beta1.ClusterID
 	// Names validates the names of namespaces.
 	Names Names
 	// Limits bound what a consumer has.
@@ -316,12 +322,18 @@ func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]str
 	conflicts := Conflicts(desired, p.nm.Status.CurrentMapping)
 	var errs []error
 	defer p.reportFailures()
-	for _, local := range p.order(desired) {
+	for i, local := range p.order(desired) {
+		if p.isFull(local) {
+			continue // There is no place to say what becomes of it.
+		}
 		err := conflicts[local]
+		if err == nil && i >= offloadingv1beta1.MaxMappings && !p.nm.Status.CurrentMapping[local].IsAccepted() {
+			err = errTooLarge
+		}
 		if err == nil {
 			err = p.ensureOne(ctx, local, desired[local])
 		}
-		if errors.Is(err, errCut) || err != nil && p.isFull(local) {
+		if errors.Is(err, errCut) || err != nil && p.isFullOfFailures(local) {
 			continue
 		}
 		errs = append(errs, p.recordResult(local, desired[local], err))
@@ -329,17 +341,21 @@ func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]str
 	return errors.Join(errs...)
 }
 
-// order returns the local namespaces in the order in which a pass works on them: those that failed
-// before do not keep the others from their turn.
+// order returns the local namespaces in the order in which a pass works on them: those that have a namespace come
+// first, and those that failed before do not keep the others from their turn.
 func (p *pass) order(desired map[string]string) []string {
-	failed := func(local string) int {
-		if p.nm.Status.CurrentMapping[local].Phase == offloadingv1beta1.MappingCreationLoopBackOff {
+	turn := func(local string) int {
+		switch p.nm.Status.CurrentMapping[local].Phase {
+		case offloadingv1beta1.MappingAccepted:
+			return 0
+		case offloadingv1beta1.MappingCreationLoopBackOff:
+			return 2
+		default:
 			return 1
 		}
-		return 0
 	}
 	return slices.SortedFunc(maps.Keys(desired), func(a, b string) int {
-		return cmp.Or(cmp.Compare(failed(a), failed(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a, b))
 	})
 }
 
@@ -406,7 +422,8 @@ func (e *terminatingError) Error() string {
 
 // needsChange reports whether only another mapping, or the end of one, helps. Both cause an event.
 func needsChange(err error) bool {
-	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errTooMany)
+	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errTooMany) ||
+		errors.Is(err, errTooLarge) || errors.Is(err, errOther)
 }
 
 func isTransient(err error) bool {
