@@ -169,7 +169,7 @@ func New(options Options) (*process.App, error) {
 }
 
 func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) error {
-	recorder := events.New(mgr, "longshore-manager")
+	recorder := events.New(mgr, "longshore-manager", time.Now)
 	passive := clock.RealClock{}
 	access, err := virtualkubelet.ParseNetworkAccess(options.KubeletNetworkPolicy)
 	if err != nil {

@@ -33,22 +33,23 @@ type Source interface {
 	GetEventRecorder(component string) managed.EventRecorder
 }
 
-// New returns the recorder of a component. It may be used concurrently, does not block and
+// New returns the recorder of a component, which bounds events by the clock. It may be used concurrently, does not block and
 // reports no failure.
-func New(source Source, component string) events.EventRecorder {
-	return recorder{source.GetEventRecorder(component), newBounds()}
+func New(source Source, component string, now func() time.Time) events.EventRecorder {
+	return recorder{source.GetEventRecorder(component), newBounds(), now}
 }
 
 type recorder struct {
 	events.EventRecorder
 	bounds *bounds
+	now    func() time.Time
 }
 
 // Eventf implements events.EventRecorder. Related may be nil. It truncates a note that the API
 // server would reject, and leaves out one too many of a reason and an object.
 func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
-	if !r.bounds.take(regarding, related, reason, text, time.Now()) {
+	if !r.bounds.take(regarding, related, reason, text, r.now()) {
 		return
 	}
 	sum := sha256.Sum256([]byte(text))
