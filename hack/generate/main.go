@@ -118,10 +118,16 @@ func adapt(raw []byte, keepAll bool) ([]byte, error) {
 		schema, _ := v["schema"].(map[string]any)
 		root, _ := schema["openAPIV3Schema"].(map[string]any)
 		bound(root)
-		if metadata, _ := crd["metadata"].(map[string]any); metadata["name"] == endpointSliceCRD {
-			if err := boundEndpointSlice(root); err != nil {
-				return nil, err
-			}
+		metadata, _ := crd["metadata"].(map[string]any)
+		var err error
+		switch metadata["name"] {
+		case endpointSliceCRD:
+			err = boundEndpointSlice(root)
+		case namespaceMapCRD:
+			err = boundNamespaceMap(root)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if !keepAll {
 			trimSchema(root, 0)

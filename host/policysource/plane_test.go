@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,7 +71,7 @@ func (s *site) startStatus() {
 	s.t.Helper()
 	mgr, err := ctrl.NewManager(s.API, s.Options())
 	require.NoError(s.t, err)
-	reconciler := &status.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Events: events.New(mgr, "longshore-manager")}
+	reconciler := &status.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Events: events.New(mgr, "longshore-manager", time.Now)}
 	require.NoError(s.t, reconciler.SetupWithManager(mgr))
 	s.run(mgr)
 }

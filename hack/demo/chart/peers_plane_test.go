@@ -60,6 +60,26 @@ func requests(name string, labels map[string]string, finalizers ...string) []cli
 	}
 }
 
+// hostileRequests are requests whose names are those that a peer may choose.
+func hostileRequests(labels map[string]string, finalizers ...string) []client.Object {
+	all := requests("hostile", labels, finalizers...)
+	all[0].SetName("milan")
+	return all
+}
+
+// createCopy creates a copy: a NamespaceMap beside the one that a peer has is the administrator's.
+func (p *provider) createCopy(t *testing.T, control client.Client, request client.Object) {
+	t.Helper()
+	by := control
+	if _, isMap := request.(*offloadingv1beta1.NamespaceMap); isMap {
+		err := control.Create(t.Context(), copyOf(request))
+		assert.True(t, isOfOthers(err), "it has a further NamespaceMap: %v", err)
+		require.ErrorContains(t, err, "a consumer has one NamespaceMap")
+		by = p.admin
+	}
+	require.NoError(t, by.Create(t.Context(), request), "%T", request)
+}
+
 // reflected are an object of each kind that virtual kubelets write.
 func reflected(name string, labels map[string]string, finalizers ...string) []client.Object {
 	of := metav1.ObjectMeta{Namespace: "shop-rome", Name: name, Labels: labels, Finalizers: finalizers}
@@ -147,17 +167,17 @@ func (p *provider) testCopies(t *testing.T, control client.Client) {
 		"that is not quite replicated": {liqocorev1beta1.ReplicatedLabel: "True"},
 	}
 	for what, changes := range others {
-		for _, request := range requests("hostile", labelsOf(copyOfRome, changes)) {
+		for _, request := range hostileRequests(labelsOf(copyOfRome, changes)) {
 			err := control.Create(t.Context(), request)
 			assert.True(t, isOfOthers(err), "%T %s: %v", request, what, err)
 		}
 	}
-	for _, request := range requests("hostile", copyOfRome, "example.com/stays") {
+	for _, request := range hostileRequests(copyOfRome, "example.com/stays") {
 		err := control.Create(t.Context(), request)
 		assert.True(t, isOfOthers(err), "%T with a finalizer: %v", request, err)
 	}
 	for _, request := range requests("copy", copyOfRome) {
-		require.NoError(t, control.Create(t.Context(), request))
+		p.createCopy(t, control, request)
 		require.NoError(t, p.admin.Patch(t.Context(), copyOf(request), metadataPatch(t, "finalizers", []string{"example.com/of-milan"})))
 		for what, patch := range map[string]client.Patch{
 			"takes the finalizers away": metadataPatch(t, "finalizers", nil),
@@ -228,7 +248,7 @@ func (p *provider) testReflectedObjects(t *testing.T, kubelet client.Client) {
 func (p *provider) testWhatPeersWrite(t *testing.T, control, kubelet client.Client) {
 	for _, request := range requests("accepted", copyOfRome) {
 		request.SetAnnotations(map[string]string{"liqo.io/create-virtual-node": "true"})
-		require.NoError(t, control.Create(t.Context(), request), "%T", request)
+		p.createCopy(t, control, request)
 		// The provider adds its finalizer meanwhile; the replicator sends all of the object that it has read.
 		planetest.Until(t, func(t planetest.T) bool {
 			require.NoError(t, control.Get(t.Context(), client.ObjectKeyFromObject(request), request))

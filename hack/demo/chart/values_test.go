@@ -28,6 +28,7 @@ type valueSchema struct {
 	Enum                 []string                `json:"enum"`
 	Const                string                  `json:"const"`
 	Properties           map[string]*valueSchema `json:"properties"`
+	Required             []string                `json:"required"`
 	AdditionalProperties any                     `json:"additionalProperties"`
 }
 
@@ -117,7 +118,7 @@ func page(values []value) string {
 
 Generated from values.yaml and values.schema.json of the chart (` + "`go test -C hack/demo ./chart -short -update`" + `). DO NOT EDIT.
 
-Set them with ` + "`--set`" + ` or in a file for ` + "`--values`" + `. A key that is not listed is refused. [Move from the reference](../howto/move-from-the-reference.md) maps the values of the reference chart.
+Set them with ` + "`--set`" + ` or in a file for ` + "`--values`" + `. A key that is not listed is refused, and so is ` + "`null`" + ` for one that is. [Move from the reference](../howto/move-from-the-reference.md) maps the values of the reference chart.
 
 `)
 	table := func(rows []value) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,7 +100,7 @@ func (r *customRig) runStatus() {
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
-	reconciler := &resourcereflection.Reconciler{Client: mgr.GetClient(), Events: events.New(mgr, "longshore-manager"), Clock: clock.RealClock{}}
+	reconciler := &resourcereflection.Reconciler{Client: mgr.GetClient(), Events: events.New(mgr, "longshore-manager", time.Now), Clock: clock.RealClock{}}
 	require.NoError(r.t, reconciler.SetupWithManager(mgr))
 	r.background(mgr.Start)
 }

@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,7 +37,7 @@ func (r *rig) runVirtualNodes() {
 	})
 	require.NoError(r.t, err)
 	require.NoError(r.t, (&virtualnode.Reconciler{
-		Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: events.New(mgr, "longshore-manager"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: events.New(mgr, "longshore-manager", time.Now), Clock: clock.RealClock{},
 		Connect: func(config *rest.Config) (client.Client, error) {
 			return client.New(config, client.Options{Scheme: r.runtimeTypes})
 		},

@@ -124,7 +124,7 @@ func (a *App) newEngine(config *rest.Config, registry prometheus.Registerer, def
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
 		Filter: a.facts.FilterMetadata, Mutate: a.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
 		Report:   a.reportTooMuch,
-		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component)} },
+		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component, time.Now)} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,7 +87,7 @@ func (r *rig) runStorage() {
 	})
 	require.NoError(r.t, err)
 	require.NoError(r.t, (&storage.Claims{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-manager"), RealClass: "disk", Namespace: "liqo-storage",
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-manager", time.Now), RealClass: "disk", Namespace: "liqo-storage",
 	}).SetupWithManager(mgr))
 	require.NoError(r.t, (&storage.Volumes{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: "liqo-storage"}).SetupWithManager(mgr))
 	r.background(mgr.Start)

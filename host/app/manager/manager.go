@@ -169,7 +169,7 @@ func New(options Options) (*process.App, error) {
 }
 
 func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) error {
-	recorder := events.New(mgr, "longshore-manager")
+	recorder := events.New(mgr, "longshore-manager", time.Now)
 	passive := clock.RealClock{}
 	access, err := virtualkubelet.ParseNetworkAccess(options.KubeletNetworkPolicy)
 	if err != nil {
@@ -189,7 +189,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: clock.RealClock{},
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Limits: limits, Retain: options.Storage.retain(mgr),
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, ClusterID: liqocorev1beta1.ClusterID(options.ClusterID), Names: *options.names(), Limits: limits, Retain: options.Storage.retain(mgr),
 			Clock: passive, CustomCountsFrom: passive.Now().Add(namespacemap.CustomCountsAfter),
 		}).SetupWithManager(mgr)),
 		wrapSetup("namespaceoffloading", (&namespaceoffloading.Reconciler{

@@ -49,7 +49,7 @@ func start(tb testing.TB, objects ...client.Object) (client.Client, *policies.Po
 	})
 	require.NoError(tb, err)
 	require.NoError(tb, (&status.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Events: events.New(mgr, "longshore-manager"),
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Events: events.New(mgr, "longshore-manager", time.Now),
 	}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(tb.Context())
 	var done sync.WaitGroup

@@ -144,7 +144,7 @@ func New(o *Options, d Definition) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
-	decodable.ReportTo(events.New(mgr, "longshore"))
+	decodable.ReportTo(events.New(mgr, "longshore", time.Now))
 	if err := d.Add(mgr); err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("creating the client of the local cluster: %w", err)
 	}
 	reconciler := &replication.Reconciler{
-		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator"),
+		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator", time.Now),
 		Options: replication.Options{
 			Now:       time.Now,
 			ClusterID: options.ClusterID,

@@ -33,6 +33,7 @@ import (
 // Event reasons and actions on the NamespaceOffloading.
 const (
 	reasonInvalid   = "Invalid"
+	reasonFull      = "NamespaceMapFull"
 	reasonHeld      = "RemoteFinalizers"
 	actionWithdraw  = "Withdraw"
 	actionOffload   = "Offload"
@@ -309,6 +310,11 @@ func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv
 	current, present := nm.Spec.DesiredMapping[s.nso.Namespace]
 	if present == desired && (!desired || current == s.remoteName) {
 		return nil
+	}
+	if desired && !present && len(nm.Spec.DesiredMapping) >= offloadingv1beta1.MaxMappings {
+		err := fmt.Errorf("NamespaceMap %s/%s has %d namespaces, the most that one provider gets: offload fewer to it", nm.Namespace, nm.Name, len(nm.Spec.DesiredMapping))
+		r.Events.Eventf(s.nso, nil, corev1.EventTypeWarning, reasonFull, actionOffload, "Not offloaded: %v", err)
+		return err
 	}
 	before := nm.DeepCopy()
 	patch := client.MergeFrom(before)

@@ -2,6 +2,7 @@ package namespaceoffloading
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -229,6 +230,17 @@ func TestAProviderWithoutANamespaceMapDoesNotBlockOthers(t *testing.T) {
 	assert.Equal(t, corev1.ConditionTrue, conditions[0].Status)
 	assert.Equal(t, corev1.ConditionFalse, conditions[1].Status)
 	assert.Contains(t, conditions[1].Message, "VirtualNode")
+}
+
+func TestAFullNamespaceMapIsReported(t *testing.T) {
+	desired := map[string]string{}
+	for i := range offloadingv1beta1.MaxMappings {
+		desired[fmt.Sprint("other-", i)] = "other"
+	}
+	out := pass(t, offloading(nil), node("milan", "milan"), namespaceMap("milan", desired, nil))
+	require.ErrorContains(t, out.err, "NamespaceMap liqo-tenant-milan/milan has 1000 namespaces")
+	require.Len(t, out.events, 1)
+	assert.Contains(t, out.events[0], "NamespaceMapFull Not offloaded: NamespaceMap liqo-tenant-milan/milan has 1000 namespaces, the most that one provider gets")
 }
 
 func TestAnInvalidSelectorIsReportedAndChangesNothing(t *testing.T) {

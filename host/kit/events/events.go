@@ -4,7 +4,7 @@
 // references, and keeps the first note. A second cause under the same reason would stay
 // invisible until the series ends. This package sets the resourceVersion of the reference to
 // the regarding object, which no client of events reads, to a hash of the note: events with
-// equal notes are aggregated, events with different notes are not.
+// equal notes are aggregated, events with different notes are not. How many of the latter an object has is bounded.
 package events
 
 import (
@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,18 +33,25 @@ type Source interface {
 	GetEventRecorder(component string) managed.EventRecorder
 }
 
-// New returns the recorder of a component. It may be used concurrently, does not block and
+// New returns the recorder of a component, which bounds events by the clock. It may be used concurrently, does not block and
 // reports no failure.
-func New(source Source, component string) events.EventRecorder {
-	return recorder{source.GetEventRecorder(component)}
+func New(source Source, component string, now func() time.Time) events.EventRecorder {
+	return recorder{source.GetEventRecorder(component), newBounds(), now}
 }
 
-type recorder struct{ events.EventRecorder }
+type recorder struct {
+	events.EventRecorder
+	bounds *bounds
+	now    func() time.Time
+}
 
 // Eventf implements events.EventRecorder. Related may be nil. It truncates a note that the API
-// server would reject.
+// server would reject, and leaves out one too many of a reason and an object.
 func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
+	if !r.bounds.take(regarding, related, reason, text, r.now()) {
+		return
+	}
 	sum := sha256.Sum256([]byte(text))
 	r.EventRecorder.Eventf(withVersion(regarding, hex.EncodeToString(sum[:4])), withVersion(related, ""), eventType, reason, action, "%s", Cut(text, maxNote))
 }

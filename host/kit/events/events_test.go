@@ -80,7 +80,7 @@ func aPod() *corev1.Pod {
 
 func TestEventsWithDifferentNotesAreNotAggregated(t *testing.T) {
 	s := newServer(t)
-	recorder := events.New(s, "test")
+	recorder := events.New(s, "test", time.Now)
 	for _, namespace := range []string{"a1", "a2"} {
 		recorder.Eventf(aPod(), nil, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "namespace %q not made", namespace)
 	}
@@ -95,7 +95,7 @@ func TestEventsWithDifferentNotesAreNotAggregated(t *testing.T) {
 
 func TestEventsWithEqualNotesAreAggregated(t *testing.T) {
 	s := newServer(t)
-	recorder := events.New(s, "test")
+	recorder := events.New(s, "test", time.Now)
 	for _, version := range []string{"7", "8"} {
 		pod := aPod()
 		pod.ResourceVersion = version
@@ -111,7 +111,7 @@ func TestEventsWithEqualNotesAreAggregated(t *testing.T) {
 
 func TestNotesAreTruncated(t *testing.T) {
 	s := newServer(t)
-	recorder := events.New(s, "test")
+	recorder := events.New(s, "test", time.Now)
 	recorder.Eventf(aPod(), nil, corev1.EventTypeWarning, "Failed", "MapNamespace", "%s", "a"+strings.Repeat("é", 1000))
 	require.Eventually(t, func() bool {
 		notes, _ := s.notes()

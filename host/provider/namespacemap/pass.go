@@ -35,6 +35,8 @@ type pass struct {
 	tenants []string
 	// quotas are the ResourceQuotas of the consumer by namespace.
 	quotas map[string]*corev1.ResourceQuota
+	// failures are what has become of mappings in this pass and was not known before.
+	failures []string
 }
 
 // portion is how many namespaces one pass changes. Then the NamespaceMaps of other consumers have
@@ -45,10 +47,28 @@ const portion = 20
 // none. The size of an object is limited.
 const maxRefused = 100
 
-// isFull reports whether the status has no place for the failure of a mapping.
+// isFull reports whether the status has no place for a mapping.
 func (p *pass) isFull(local string) bool {
 	_, known := p.nm.Status.CurrentMapping[local]
-	return !known && p.r.Limits.Namespaces > 0 && len(p.nm.Status.CurrentMapping) >= p.r.Limits.Namespaces+maxRefused
+	return !known && len(p.nm.Status.CurrentMapping) >= offloadingv1beta1.MaxStatuses
+}
+
+// isFullOfFailures reports whether the status has no place for the failure of a mapping.
+func (p *pass) isFullOfFailures(local string) bool {
+	_, known := p.nm.Status.CurrentMapping[local]
+	most := offloadingv1beta1.MaxMappings
+	switch limit := p.r.Limits.Namespaces; {
+	case p.isOther():
+		most = 0
+	case limit > 0:
+		most = min(most, limit)
+	}
+	return !known && len(p.nm.Status.CurrentMapping) >= most+maxRefused
+}
+
+// isOther reports whether this is not the one NamespaceMap of its consumer.
+func (p *pass) isOther() bool {
+	return p.r.ClusterID != "" && p.nm.Name != string(p.r.ClusterID)
 }
 
 // spend reports whether this pass may change another namespace.
@@ -113,8 +133,12 @@ func (p *pass) read(ctx context.Context, remote string) (*corev1.Namespace, *rba
 	return namespace, binding, nil
 }
 
-// checkNumber returns an error if the consumer may not have another namespace.
+// checkNumber returns an error if the consumer may not have another namespace. A further NamespaceMap, from before
+// the API server refused it, keeps those that it has.
 func (p *pass) checkNumber() error {
+	if p.isOther() {
+		return fmt.Errorf("%w, which is named %q: no namespace is made for this one", errOther, p.r.ClusterID)
+	}
 	if p.r.Limits.Namespaces == 0 || p.owned < p.r.Limits.Namespaces {
 		return nil
 	}

@@ -70,6 +70,10 @@ var (
 	errReserved = errors.New("the name is reserved by the provider")
 	// errTooMany is the error of a mapping of a consumer that has as many namespaces as it may have.
 	errTooMany = errors.New("the provider gives this consumer no more namespaces: offload fewer, or ask the provider to raise provider.limits.namespaces")
+	// errTooLarge is the error of a mapping of a NamespaceMap that has more than it may have.
+	errTooLarge = fmt.Errorf("a NamespaceMap has at most %d mappings: offload fewer namespaces", offloadingv1beta1.MaxMappings)
+	// errOther is the error of a mapping of a further NamespaceMap of a consumer.
+	errOther = errors.New("a consumer has one NamespaceMap")
 	// errCut is the error of a mapping on which the next pass, or that after an event, goes on.
 	errCut = errors.New("left for the next pass")
 	// errStale is the error of a reconcile with an outdated NamespaceMap.
@@ -87,6 +91,8 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events records on the NamespaceMap.
 	Events events.EventRecorder
+	// ClusterID is this cluster's. A consumer's NamespaceMap has it as its name (wire 6.3): others get no namespaces.
+	ClusterID liqocorev1beta1.ClusterID
 	// Names validates the names of namespaces.
 	Names Names
 	// Limits bound what a consumer has.
@@ -315,38 +321,49 @@ func (p *pass) desired(ctx context.Context) (map[string]string, error) {
 func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]string) error {
 	conflicts := Conflicts(desired, p.nm.Status.CurrentMapping)
 	var errs []error
-	for _, local := range p.order(desired) {
+	defer p.reportFailures()
+	for i, local := range p.order(desired) {
+		if p.isFull(local) {
+			continue // There is no place to say what becomes of it.
+		}
 		err := conflicts[local]
+		if err == nil && i >= offloadingv1beta1.MaxMappings && !p.nm.Status.CurrentMapping[local].IsAccepted() {
+			err = errTooLarge
+		}
 		if err == nil {
 			err = p.ensureOne(ctx, local, desired[local])
 		}
-		if errors.Is(err, errCut) || err != nil && p.isFull(local) {
+		if errors.Is(err, errCut) || err != nil && p.isFullOfFailures(local) {
 			continue
 		}
-		errs = append(errs, r.recordResult(p.nm, local, desired[local], err))
+		errs = append(errs, p.recordResult(local, desired[local], err))
 	}
 	return errors.Join(errs...)
 }
 
-// order returns the local namespaces in the order in which a pass works on them: those that failed
-// before do not keep the others from their turn.
+// order returns the local namespaces in the order in which a pass works on them: those that have a namespace come
+// first, and those that failed before do not keep the others from their turn.
 func (p *pass) order(desired map[string]string) []string {
-	failed := func(local string) int {
-		if p.nm.Status.CurrentMapping[local].Phase == offloadingv1beta1.MappingCreationLoopBackOff {
+	turn := func(local string) int {
+		switch p.nm.Status.CurrentMapping[local].Phase {
+		case offloadingv1beta1.MappingAccepted:
+			return 0
+		case offloadingv1beta1.MappingCreationLoopBackOff:
+			return 2
+		default:
 			return 1
 		}
-		return 0
 	}
 	return slices.SortedFunc(maps.Keys(desired), func(a, b string) int {
-		return cmp.Or(cmp.Compare(failed(a), failed(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a, b))
 	})
 }
 
 // recordResult sets the status of one mapping. It returns the error if a retry can help. A
 // transient error does not replace the phase Accepted, so that a failing request does not stop
 // running pods (wire 6.5).
-func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
-	current, known := nm.Status.CurrentMapping[local]
+func (p *pass) recordResult(local, remote string, err error) error {
+	current, known := p.nm.Status.CurrentMapping[local]
 	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted
 	var terminating *terminatingError
 	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
@@ -363,15 +380,28 @@ func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, rem
 	default:
 		status.Phase, status.Message = offloadingv1beta1.MappingCreationLoopBackOff, kitevents.Cut(err.Error(), maxMessage)
 		if status != current {
-			r.Events.Eventf(nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace,
-				"Failed to create namespace %q for local namespace %q: %v", remote, local, err)
+			p.failures = append(p.failures, fmt.Sprintf("Failed to create namespace %q for local namespace %q: %v", remote, local, err))
 		}
 		if needsChange(err) {
 			err = nil
 		}
 	}
-	nm.Status.CurrentMapping[local] = status
+	p.nm.Status.CurrentMapping[local] = status
 	return err
+}
+
+// reportFailures records what has failed in one event: the consumer says how many mappings there are. The status has
+// the rest.
+func (p *pass) reportFailures() {
+	others := ""
+	switch len(p.failures) {
+	case 0:
+		return
+	case 1:
+	default:
+		others = fmt.Sprintf(" (and %d more, see the status)", len(p.failures)-1)
+	}
+	p.r.Events.Eventf(p.nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace, "%s%s", kitevents.Cut(p.failures[0], maxMessage), others)
 }
 
 // terminatingError is the error of a mapping to a namespace that is being deleted. held is what keeps it.
@@ -392,7 +422,8 @@ func (e *terminatingError) Error() string {
 
 // needsChange reports whether only another mapping, or the end of one, helps. Both cause an event.
 func needsChange(err error) bool {
-	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errTooMany)
+	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errTooMany) ||
+		errors.Is(err, errTooLarge) || errors.Is(err, errOther)
 }
 
 func isTransient(err error) bool {

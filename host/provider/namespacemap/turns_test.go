@@ -171,6 +171,82 @@ func TestMappingsThatFailKeepNoOtherFromItsTurn(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.MappingAccepted, statusOf(t, r)["shop-0004"].Phase)
 }
 
+// TestManyFailuresAreOneEvent: a consumer that changes the names of 1,000 mappings to reserved ones had as many events
+// written each time.
+func TestManyFailuresAreOneEvent(t *testing.T) {
+	desired := map[string]string{}
+	for i := range 1000 {
+		desired[fmt.Sprintf("a%04d", i)] = fmt.Sprintf("kube-%04d", i)
+	}
+	_, seen, err := reconcileOnce(t, namespaceMap(desired, nil))
+	require.NoError(t, err)
+	require.Len(t, seen, 1)
+	assert.Contains(t, seen[0], `Failed to create namespace "kube-0000" for local namespace "a0000"`)
+	assert.Contains(t, seen[0], "(and 999 more, see the status)")
+}
+
+// TestANamespaceMapHasABoundedNumberOfMappings: one from before the CustomResourceDefinition bounded it.
+func TestANamespaceMapHasABoundedNumberOfMappings(t *testing.T) {
+	const most, more = offloadingv1beta1.MaxMappings, 500
+	desired := mappings("shop", most+more)
+	current := mapping{}
+	var existing []client.Object
+	nm := namespaceMap(desired, current)
+	for local, remote := range desired {
+		if local >= "shop-0600" { // 900 have a namespace.
+			current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
+			existing = append(existing, ForgeNamespace(nm, "rome", local, remote), ForgeRoleBinding(nm, "rome", remote))
+		}
+	}
+	r := newTurns(t, nm, existing...)
+	for range 6 {
+		r.pass()
+	}
+	require.False(t, r.pass())
+	assert.Equal(t, most, r.namespaces())
+	status := statusOf(t, r)
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["shop-1499"].Phase, "what it has stays")
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["shop-0099"].Phase)
+	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["shop-0100"].Phase)
+	assert.Contains(t, status["shop-0100"].Message, "at most 1000 mappings")
+	assert.NotContains(t, status, "shop-0599", "the status does not grow without bound")
+}
+
+func TestTheStatusIsBounded(t *testing.T) {
+	current := mapping{}
+	now := metav1.Now()
+	var existing []client.Object
+	nm := namespaceMap(mappings("shop", 3), current)
+	for local, remote := range mappings("ending", offloadingv1beta1.MaxStatuses-1) {
+		current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingTerminating}
+		namespace := ForgeNamespace(nm, "rome", local, remote)
+		namespace.Finalizers, namespace.DeletionTimestamp = []string{"kubernetes"}, &now
+		existing = append(existing, namespace)
+	}
+	r := newTurns(t, nm, existing...)
+	r.pass()
+	assert.Len(t, statusOf(t, r), offloadingv1beta1.MaxStatuses)
+	assert.Equal(t, offloadingv1beta1.MaxStatuses, r.namespaces(), "there is no namespace without a status")
+}
+
+// TestAConsumerHasOneNamespaceMap: further ones are from before the API server refused them.
+func TestAConsumerHasOneNamespaceMap(t *testing.T) {
+	nm := namespaceMap(mappings("shop", 2*maxRefused), mapping{"shop-0000": {RemoteNamespace: "shop-0000-rome", Phase: offloadingv1beta1.MappingAccepted}})
+	r := newTurns(t, nm, ForgeNamespace(nm, "rome", "shop-0000", "shop-0000-rome"))
+	r.reconciler.ClusterID = "turin"
+	assert.False(t, r.pass(), "only its end helps")
+	assert.Equal(t, 1, r.namespaces())
+	status := statusOf(t, r)
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["shop-0000"].Phase, "what it has stays")
+	assert.Contains(t, status["shop-0001"].Message, `a consumer has one NamespaceMap, which is named "turin"`)
+	assert.Len(t, status, maxRefused)
+	assert.False(t, r.pass())
+
+	r.reconciler.ClusterID = "milan"
+	assert.True(t, r.pass())
+	assert.Equal(t, 1+portion, r.namespaces())
+}
+
 var testLimits = Limits{
 	PerNamespace: corev1.ResourceList{"services": resource.MustParse("10"), "services.nodeports": resource.MustParse("4")},
 	PerConsumer:  corev1.ResourceList{"services.nodeports": resource.MustParse("10")},

@@ -2,6 +2,7 @@ package shadowpod_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,7 +38,7 @@ func TestPodsOfFailedNodesAreReplaced(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, (&shadowpod.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "test"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "test", time.Now), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr, 2))
 	require.NoError(t, (&nodefailure.Reconciler{Client: mgr.GetClient()}).SetupWithManager(t.Context(), mgr))
 	r.setReady(t, corev1.ConditionTrue)

@@ -105,7 +105,7 @@ func (r *rig) runAgain(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, (&shadowpod.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "test"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "test", time.Now), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr, 2))
 	background(t, mgr.Start)
 }

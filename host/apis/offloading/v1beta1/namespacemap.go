@@ -28,6 +28,13 @@ const (
 	NamespaceMapFinalizer = "namespacemap-controller.liqo.io/finalizer"
 )
 
+// MaxMappings is how many mappings a NamespaceMap has at most, and MaxStatuses how many its status has: with those of
+// namespaces that are being deleted. The CustomResourceDefinition bounds them (hack/generate).
+const (
+	MaxMappings = 1000
+	MaxStatuses = 2 * MaxMappings
+)
+
 // MappingPhase is the state of a remote namespace.
 //
 // +kubebuilder:validation:Enum=Accepted;CreationLoopBackOff;Terminating

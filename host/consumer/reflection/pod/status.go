@@ -258,14 +258,15 @@ func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
 
 // countRestarts returns how often the local pod restarted before this remote pod (3.8). Each
 // new remote pod adds one. After a restart of the virtual kubelet the number is the
-// difference between the restart counts of the first container (T20).
+// difference between the restart counts of the first container (T20). The numbers of the provider
+// may be any, and the sum stays a number.
 func countRestarts(m memory, pod, remotePod *corev1.Pod) int32 {
 	switch m.remoteUID {
 	case remotePod.UID:
 		return m.restarts
 	case "":
 	default:
-		return m.restarts + 1
+		return max(m.restarts, m.restarts+1) // The number after the largest one is negative.
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return 0
@@ -276,7 +277,7 @@ func countRestarts(m memory, pod, remotePod *corev1.Pod) int32 {
 	}
 	for i := range remotePod.Status.ContainerStatuses {
 		if container := &remotePod.Status.ContainerStatuses[i]; container.Name == first.Name {
-			return max(0, first.RestartCount-container.RestartCount)
+			return max(0, first.RestartCount-max(0, container.RestartCount))
 		}
 	}
 	return 0

@@ -88,6 +88,8 @@ func TestCountRestarts(t *testing.T) {
 		"a first remote pod":                     {local: localPod(), remote: remotePod(container("web", 2)), want: 0},
 		"the same remote pod":                    {memory: memory{remoteUID: "remote-1", restarts: 4}, local: localPod(), remote: remotePod(), want: 4},
 		"the next remote pod":                    {memory: memory{remoteUID: "remote-0", restarts: 4}, local: localPod(), remote: remotePod(), want: 5},
+		"the number is the largest":              {memory: memory{remoteUID: "remote-0", restarts: math.MaxInt32}, local: localPod(), remote: remotePod(), want: math.MaxInt32},
+		"after a restart, a negative number":     {local: localPod(container("web", 7)), remote: remotePod(container("web", math.MinInt32)), want: 7},
 		"after a restart of the virtual kubelet": {local: localPod(container("web", 7)), remote: remotePod(container("web", 5)), want: 2},
 		"after a restart, never negative":        {local: localPod(container("web", 1)), remote: remotePod(container("web", 5)), want: 0},
 		"after a restart, nothing has begun":     {local: localPod(container("web", 7)), remote: remotePod(), want: 7},
