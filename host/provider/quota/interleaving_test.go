@@ -122,7 +122,7 @@ func (s *simulation) reconnect(r *replica) {
 		if e.deleted {
 			before := e.shadow.DeepCopy()
 			before.ResourceVersion = "1"
-			r.account.handle(toolscache.DeletedFinalStateUnknown{Obj: before}, r.account.remove)
+			r.account.handleDeletion(toolscache.DeletedFinalStateUnknown{Obj: before})
 		}
 	}
 	for _, name := range s.names() {
@@ -137,7 +137,7 @@ func (s *simulation) deliver(r *replica, most int) {
 		e := s.events[r.next]
 		r.next++
 		if e.deleted {
-			r.account.handle(e.shadow.DeepCopy(), r.account.remove)
+			r.account.handleDeletion(e.shadow.DeepCopy())
 		} else {
 			r.account.handle(e.shadow.DeepCopy(), r.account.observe)
 		}
