@@ -56,8 +56,8 @@ type simulation struct {
 	quota    *offloadingv1beta1.Quota
 	inFlight []*creation
 	// running are the pods of ShadowPods that were deleted. The manager has seen the events before managed.
-	running []*ended
-	managed int
+	running  []*ended
+	managed  int
 	replicas []*replica
 	// requests of ShadowPods, computed once.
 	requests map[*offloadingv1beta1.ShadowPod]corev1.ResourceList
