@@ -59,7 +59,7 @@ func peers(s *snapshot) []Problem {
 			switch {
 			case c.Type != liqocorev1beta1.APIServerStatusCondition:
 				problem.Action = "Look at the network between the clusters."
-			case fc.Annotations[liqocorev1beta1.PermanentlyUnreachableAnnotation] == "true":
+			case fc.Annotations[liqocorev1beta1.PermanentlyUnreachableAnnotation] != "":
 				problem.Action = fmt.Sprintf("The peer is marked as lost: run longshorectl force unpeer %s.", id)
 			default:
 				problem.Action = fmt.Sprintf("Check that %s is reachable. If the peer is lost for good, run longshorectl force unpeer %s.", fc.Status.APIServerURL, id)

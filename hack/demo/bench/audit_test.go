@@ -83,6 +83,8 @@ func TestOnlyWhatComesAfterTheMarkIsCounted(t *testing.T) {
 func TestHeartbeats(t *testing.T) {
 	for r, want := range map[request]bool{
 		{Who: "virtual-kubelet", Verb: "get", Resource: "/livez"}:         true,
+		{Who: "replicator", Verb: "list", Resource: "resourceslices"}:     true,
+		{Who: "replicator", Verb: "update", Resource: "resourceslices"}:   false,
 		{Who: "virtual-kubelet", Verb: "patch", Resource: "nodes/status"}: true,
 		{Who: "virtual-kubelet", Verb: "patch", Resource: "pods/status"}:  false,
 		{Who: "manager", Verb: "patch", Resource: "nodes/status"}:         false,

@@ -77,8 +77,9 @@ func (r request) ofLongshore() bool { return r.Ours && !r.lease() }
 // disturbs reports whether Longshore sent the request although nothing happens.
 func (r request) disturbs() bool { return r.ofLongshore() && !r.heartbeat() }
 
-// heartbeat reports whether a virtual kubelet sends the request periodically: the health
-// check of the provider, and the reads and writes of its own Node's status.
+// heartbeat reports whether a component sends the request periodically: the health checks of the
+// provider, by a virtual kubelet and, as the identity of the control plane, by the manager, and the reads and
+// writes of a virtual kubelet's own Node's status.
 func (r request) heartbeat() bool {
-	return r.Resource == "/livez" || r.Who == "virtual-kubelet" && (r.Resource == "nodes" || r.Resource == "nodes/status")
+	return r.Resource == "/livez" || r.Who == "replicator" && r.Verb == "list" && r.Resource == "resourceslices" || r.Who == "virtual-kubelet" && (r.Resource == "nodes" || r.Resource == "nodes/status")
 }

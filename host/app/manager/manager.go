@@ -184,7 +184,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 			SecurityLevel: api.Level(options.PodSecurityLevel),
 		}).SetupWithManager(mgr, options.ShadowPodWorkers)),
-		wrapSetup("quota", (&shadowpod.Ending{Client: mgr.GetClient(), Clock: passive}).SetupWithManager(mgr)),
+		wrapSetup("quota", (&shadowpod.Ending{Client: mgr.GetClient()}).SetupWithManager(mgr)),
 		wrapSetup("shadowendpointslice", (&shadowendpointslice.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: clock.RealClock{},
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),

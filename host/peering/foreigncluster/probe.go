@@ -50,16 +50,17 @@ const (
 	probeWorkers = 4
 )
 
-// Prober asks the API servers of providers for their liveness with the control plane's
+// Prober asks the API servers of providers for a ResourceSlice with the control plane's
 // kubeconfig, and keeps the condition APIServerStatus of their ForeignClusters. Nothing but
 // reports depends on the condition (ADR 43), except that a peer which an administrator has declared
 // permanently unreachable, and which answers, is not treated as lost.
 //
-// A probe is one GET /livez, every 15 s, which ends after 5 s. It follows no redirection and reads 1
-// KiB at most. A first failure is checked again after a fifth of the interval; the second one in a row
+// A probe is one request, every 15 s, which ends after 5 s. It follows no redirection and reads 1
+// KiB at most. It is one that the end of a peering needs: a provider that only says that it lives, by
+// /livez, would keep its consumer. A first failure is checked again after a fifth of the interval; the second one in a row
 // changes the condition (F3). While a peer does not answer, the pause doubles, up to a minute. A
-// status of 4xx other than 401 means that the API server answers: the identity may lack the right to
-// /livez, and an expired certificate is an error. With an interval of 0, no condition is written; the
+// status of 4xx other than 401 means that the API server answers: the identity may lack the
+// right, and an expired certificate is an error. With an interval of 0, no condition is written; the
 // reference writes Established then, without having asked. Pauses are kept in memory: after a restart
 // of the manager, every provider is probed at once.
 type Prober struct {
@@ -75,10 +76,12 @@ type Prober struct {
 
 // peer is what is remembered of one peer between probes.
 type peer struct {
-	config   *rest.Config
-	http     *http.Client
-	failures int
-	nextAt   time.Time
+	config *rest.Config
+	http   *http.Client
+	// namespace is the tenant namespace of the provider; it may not be known.
+	namespace string
+	failures  int
+	nextAt    time.Time
 }
 
 // SetupWithManager starts probes when a peer's kubeconfig or ForeignCluster appears.
@@ -201,11 +204,12 @@ func (p *Prober) peer(cluster string, kubeconfig *corev1.Secret) (*peer, error) 
 	}
 	known := p.peers[cluster]
 	config, err := remotecluster.Config(kubeconfig, remotecluster.Limits{Response: maxAnswer, Timeout: p.Timeout})
-	if err == nil && known != nil && known.http != nil && remotecluster.SameConnection(known.config, config) {
+	namespace := kubeconfig.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation]
+	if err == nil && known != nil && known.http != nil && known.namespace == namespace && remotecluster.SameConnection(known.config, config) {
 		return known, nil
 	}
 	if known == nil || err == nil {
-		known = &peer{config: config}
+		known = &peer{config: config, namespace: namespace}
 		p.peers[cluster] = known
 	}
 	if err != nil {
@@ -223,7 +227,8 @@ func (p *Prober) forget(cluster string) {
 	delete(p.peers, cluster)
 }
 
-// probe asks for the liveness with one small request.
+// probe asks for a ResourceSlice of this cluster. Without the namespace it asks for one of all, to which it has no
+// right: that is an answer, too.
 func (p *Prober) probe(ctx context.Context, known *peer) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -231,7 +236,13 @@ func (p *Prober) probe(ctx context.Context, known *peer) error {
 	if err != nil {
 		return fmt.Errorf("parsing the address %q: %w", known.config.Host, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.JoinPath("livez").String(), http.NoBody)
+	address = address.JoinPath("apis", authv1beta1.GroupVersion.Group, authv1beta1.GroupVersion.Version)
+	if known.namespace != "" {
+		address = address.JoinPath("namespaces", known.namespace)
+	}
+	address = address.JoinPath("resourceslices")
+	address.RawQuery = "limit=1"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("preparing the request: %w", err)
 	}
@@ -243,7 +254,7 @@ func (p *Prober) probe(ctx context.Context, known *peer) error {
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // The connection is used again.
-	// An identity without the right to the path is accepted; an expired one is not.
+	// An identity without the right is accepted; an expired one is not.
 	if code := response.StatusCode; code/100 == 2 || code/100 == 4 && code != http.StatusUnauthorized {
 		return nil
 	}

@@ -83,6 +83,8 @@ type apiServer struct {
 	status atomic.Int64
 	asked  atomic.Int64
 	path   atomic.Value
+	// hangs is set if it answers nothing but whether it lives.
+	hangs atomic.Bool
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -91,7 +93,11 @@ func newAPIServer(t *testing.T) *apiServer {
 	s.status.Store(http.StatusOK)
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Add(1)
-		s.path.Store(r.Method + " " + r.URL.Path)
+		s.path.Store(r.Method + " " + r.URL.RequestURI())
+		if s.hangs.Load() && r.URL.Path != "/livez" {
+			<-r.Context().Done()
+			return
+		}
 		w.Header().Set("Location", "https://"+r.Host+"/elsewhere")
 		w.WriteHeader(int(s.status.Load()))
 	}))
@@ -113,9 +119,22 @@ func (s *apiServer) kubeconfig(t *testing.T) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig-controlplane-milan", Namespace: "liqo-tenant-milan", Labels: map[string]string{
 			"liqo.io/remote-cluster-id": "milan", "liqo.io/identity-type": "ControlPlane",
-		}},
+		}, Annotations: map[string]string{"liqo.io/remote-tenant-namespace": "liqo-tenant-rome"}},
 		Data: map[string][]byte{"kubeconfig": content},
 	}
+}
+
+const probeRequest = "GET /apis/authentication.liqo.io/v1beta1/namespaces/liqo-tenant-rome/resourceslices?limit=1"
+
+// A provider that says that it lives, and answers nothing else, keeps what waits for its answers.
+func TestAProviderThatOnlySaysThatItLivesDoesNotAnswer(t *testing.T) {
+	server := newAPIServer(t)
+	server.hangs.Store(true)
+	p := &Prober{Timeout: 50 * time.Millisecond}
+	known, err := p.peer("milan", server.kubeconfig(t))
+	require.NoError(t, err)
+	require.Error(t, p.probe(t.Context(), known))
+	assert.Equal(t, probeRequest, server.path.Load())
 }
 
 func TestProbes(t *testing.T) {
@@ -155,7 +174,7 @@ func TestProbes(t *testing.T) {
 	assert.False(t, appears.Update(event.UpdateEvent{ObjectOld: fc, ObjectNew: fc}))
 
 	pause := probe()
-	assert.Equal(t, "GET /livez", server.path.Load())
+	assert.Equal(t, probeRequest, server.path.Load())
 	assert.Equal(t, reasonAPIServerReady, condition().Reason)
 	assert.InDelta(t, 15*time.Second, pause, float64(2*time.Second), "the interval, with jitter")
 	assert.Equal(t, pause, probe(), "events do not make it ask more often")
@@ -169,7 +188,7 @@ func TestProbes(t *testing.T) {
 		clock.Step(time.Minute)
 		probe()
 		assert.Equal(t, reasonAPIServerNotReady, condition().Reason)
-		assert.Equal(t, "GET /livez", server.path.Load(), "redirections are not followed")
+		assert.Equal(t, probeRequest, server.path.Load(), "redirections are not followed")
 
 		server.status.Store(http.StatusForbidden)
 		clock.Step(time.Minute)

@@ -69,7 +69,7 @@ func (a *Account) Watch(ctx context.Context, informers cache.Cache) error {
 		UpdateFunc: func(_, object any) {
 			a.handle(object, func(shadow *offloadingv1beta1.ShadowPod) { a.observeCompleted(ctx, shadow) })
 		},
-		DeleteFunc: func(object any) { a.handle(object, a.remove) },
+		DeleteFunc: a.handleDeletion,
 	})
 	if err != nil {
 		return fmt.Errorf("watching ShadowPods: %w", err)
@@ -82,12 +82,18 @@ func (a *Account) Watch(ctx context.Context, informers cache.Cache) error {
 func (a *Account) Synced() bool { return a.synced() }
 
 func (a *Account) handle(object any, record func(*offloadingv1beta1.ShadowPod)) {
-	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
 		record(shadow)
 	}
+}
+
+// handleDeletion records a deletion. After a broken watch, the last version is one before it.
+func (a *Account) handleDeletion(object any) {
+	unknown, isUnknown := object.(toolscache.DeletedFinalStateUnknown)
+	if isUnknown {
+		object = unknown.Obj
+	}
+	a.handle(object, func(shadow *offloadingv1beta1.ShadowPod) { a.remove(shadow, !isUnknown) })
 }
 
 // observeCompleted records a ShadowPod with what the API server adds to its pod.
@@ -114,7 +120,7 @@ func (a *Account) observe(shadow *offloadingv1beta1.ShadowPod) {
 	a.user(user).observe(shadow)
 }
 
-func (a *Account) remove(shadow *offloadingv1beta1.ShadowPod) {
+func (a *Account) remove(shadow *offloadingv1beta1.ShadowPod, isExact bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.version = max(a.version, parseVersion(shadow.ResourceVersion))
@@ -122,15 +128,15 @@ func (a *Account) remove(shadow *offloadingv1beta1.ShadowPod) {
 	if !known {
 		return
 	}
-	a.removeFrom(user, shadow)
+	a.removeFrom(user, shadow, isExact)
 }
 
 // removeFrom removes a ShadowPod of a user, and forgets those whose reservations have expired. The
 // lock must be held.
-func (a *Account) removeFrom(user string, shadow *offloadingv1beta1.ShadowPod) {
+func (a *Account) removeFrom(user string, shadow *offloadingv1beta1.ShadowPod, isExact bool) {
 	now := a.clock.Now()
 	delete(a.creators, shadow.UID)
-	a.user(user).remove(shadow, now)
+	a.user(user).remove(shadow, isExact, now)
 	a.gone = append(a.gone, deletion{user, shadow.UID, now})
 	for len(a.gone) > 0 && now.Sub(a.gone[0].at) > reservationLifetime {
 		a.forgetDeletion(a.gone[0])
@@ -145,6 +151,7 @@ func (a *Account) forgetDeletion(gone deletion) {
 	}
 	if pod := usage.pods[gone.uid]; pod != nil && !pod.deletedAt.IsZero() {
 		delete(usage.pods, gone.uid)
+		usage.release(gone.uid)
 	}
 	if len(usage.pods) == 0 {
 		delete(a.users, gone.user)
@@ -195,7 +202,7 @@ func (a *Account) replace(user string, shadows []offloadingv1beta1.ShadowPod, ve
 		}
 		gone := &offloadingv1beta1.ShadowPod{}
 		gone.Name, gone.Namespace, gone.UID = pod.key.Name, pod.key.Namespace, uid
-		a.removeFrom(user, gone)
+		a.removeFrom(user, gone, false)
 	}
 	// All that was known of the user may have been forgotten.
 	a.users[user] = usage

@@ -29,14 +29,14 @@ func TestUsersThatAreGoneAreForgotten(t *testing.T) {
 	for i := range users {
 		shadow := observedAs(fmt.Sprintf("user-%d", i), "web", "1")
 		a.observe(shadow)
-		a.remove(shadow)
+		a.remove(shadow, true)
 	}
 	require.Len(t, a.users, users, "reservations of the ShadowPods may be open")
 	clock.Step(reservationLifetime + time.Second)
 	a.observe(observedAs(testUser, "web", "2"))
-	a.remove(observedAs("user-0", "web", "3"))
+	a.remove(observedAs("user-0", "web", "3"), true)
 	a.observe(observedAs("user-0", "again", "4"))
-	a.remove(observedAs("user-0", "again", "5"))
+	a.remove(observedAs("user-0", "again", "5"), true)
 	assert.Len(t, a.users, 2, "one has a ShadowPod, one had one a moment ago")
 	assert.Len(t, a.creators, 1)
 	assert.Len(t, a.gone, 1)
@@ -50,7 +50,7 @@ func TestAListDoesNotBringDeletedShadowPodsBack(t *testing.T) {
 	listed := []offloadingv1beta1.ShadowPod{*shadow.DeepCopy()}
 	deleted := shadow.DeepCopy()
 	deleted.ResourceVersion = "7"
-	a.remove(deleted)
+	a.remove(deleted, true)
 	a.replace(testUser, listed, 6, time.Unix(1e9, 0))
 	assert.Empty(t, a.users[testUser].sum)
 	assert.Empty(t, a.creators, "no event would remove it")

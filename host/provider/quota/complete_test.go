@@ -76,7 +76,7 @@ func TestFinishedShadowPodsAreBounded(t *testing.T) {
 	quota := &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{Resources: list("10", 10)}}
 	quota.Status.Used = corev1.ResourceList{}
 	require.ErrorContains(t, reserve(quota, usage, nil, shadowPod("web", "1"), now), "delete pods that have finished")
-	usage.remove(observedAs(testUser, "job-7", "2"), now)
+	usage.remove(observedAs(testUser, "job-7", "2"), true, now)
 	require.NoError(t, reserve(quota, usage, nil, shadowPod("web", "1"), now))
 }
 
@@ -92,7 +92,7 @@ func TestThePodOfAShadowPodCounts(t *testing.T) {
 	shadow.ResourceVersion, shadow.Status.Requests = "3", cpu("10m").Requests
 	usage.observe(shadow)
 	assert.Equal(t, "1", usage.sum.Cpu().String())
-	usage.remove(shadow, shadow.CreationTimestamp.Time)
+	usage.remove(shadow, true, shadow.CreationTimestamp.Time)
 	assert.Empty(t, usage.sum)
 }
 

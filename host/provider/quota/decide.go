@@ -66,7 +66,7 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, before, shadow *offlo
 	wanted := excess(larger(reserved, requests), key, usage)
 	subtract(wanted, excess(reserved, key, usage))
 	grown := growth(before, requests)
-	if reason := exceeded(quota, taken(status), grown, wanted); reason != "" {
+	if reason := exceeded(quota, taken(status, usage), grown, wanted); reason != "" {
 		return &Denied{reason}
 	}
 	if len(grown) > 0 && ptr.Deref(quota.Spec.Cordoned, false) {
@@ -89,7 +89,9 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	if usage.version < fence {
 		return nil, errStale
 	}
-	status := &offloadingv1beta1.QuotaStatus{Used: usage.sum.DeepCopy(), Ending: quota.Status.Ending, Claims: quota.Status.Claims}
+	status := &offloadingv1beta1.QuotaStatus{
+		Used: usage.sum.DeepCopy(), Ending: quota.Status.Ending, EndingResourceVersion: quota.Status.EndingResourceVersion, Claims: quota.Status.Claims,
+	}
 	reserved := map[types.NamespacedName]corev1.ResourceList{}
 	for i := range quota.Status.Reservations {
 		r := &quota.Status.Reservations[i]
@@ -116,11 +118,13 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	return status, nil
 }
 
-// taken returns what no other ShadowPod can have: what is used, and what pods hold that have not ended.
-func taken(status *offloadingv1beta1.QuotaStatus) corev1.ResourceList {
+// taken returns what no other ShadowPod can have: what is used, and what pods hold whose ShadowPods are gone,
+// be it that the manager knows of them or not yet.
+func taken(status *offloadingv1beta1.QuotaStatus, usage *Usage) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	add(sum, status.Used)
 	add(sum, status.Ending)
+	add(sum, usage.ending)
 	return sum
 }
 

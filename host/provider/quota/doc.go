@@ -32,13 +32,22 @@
 // The overhead of a pod's RuntimeClass, and the default requests of LimitRanges, count from the decision
 // on. What webhooks of this cluster add, such as a container, is known when the pod exists: the controller
 // of the ShadowPod writes it to status.requests, where it counts. No pod ends for it; further ones are
-// denied until they fit. So it is with pods that have not ended 30 seconds after their ShadowPods are gone:
-// the manager writes what they hold to status.ending of the Quota.
+// denied until they fit.
+//
+// # What ends
+//
+// A ShadowPod that is deleted counts until its pod has ended, whose grace period the consumer chooses. Each
+// replica remembers the ShadowPods that it has seen deleted. The manager writes what pods hold whose
+// ShadowPods are gone to status.ending of the Quota, and the resource version of the newest deletion that
+// this accounts for; a replica then forgets the deletions until that version. The manager collects for two
+// seconds, so that any number of ends is one write. A deletion of which it says nothing counts for 90 s: it
+// was not there, or the replica had to list, and does not know the version of the deletion.
 //
 // # Limits
 //
 // Clocks of replicas that differ by more than 30 s, or an API server with --request-timeout above
 // 60 s, weaken the expiry. While an informer processes a list after a broken watch, its resource
 // version may be ahead of its content for the time of that loop. In both cases one creation may be
-// counted late; the next decision counts it. The reference has no status on Quotas, and ignores ours.
+// counted late; the next decision counts it. A replica that starts does not know of deletions for which the
+// manager still collects: their pods count two seconds later. The reference has no status on Quotas, and ignores ours.
 package quota

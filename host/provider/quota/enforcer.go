@@ -235,6 +235,7 @@ func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, batch
 			return
 		}
 		next.Status = *status
+		usage.settle(parseVersion(status.EndingResourceVersion), e.Clock.Now())
 		for i, c := range batch {
 			if c.shadow == nil {
 				continue

@@ -55,6 +55,9 @@ type simulation struct {
 	events   []watchEvent
 	quota    *offloadingv1beta1.Quota
 	inFlight []*creation
+	// running are the pods of ShadowPods that were deleted. The manager has seen the events before managed.
+	running  []*ended
+	managed  int
 	replicas []*replica
 	// requests of ShadowPods, computed once.
 	requests map[*offloadingv1beta1.ShadowPod]corev1.ResourceList
@@ -66,6 +69,13 @@ type simulation struct {
 type creation struct {
 	shadow *offloadingv1beta1.ShadowPod
 	since  time.Time
+}
+
+// ended is a ShadowPod that was deleted, whose pod runs.
+type ended struct {
+	name     string
+	version  uint64
+	requests corev1.ResourceList
 }
 
 // replica is a webhook: what its watches have delivered so far.
@@ -106,8 +116,10 @@ func (s *simulation) names() []string { return slices.Sorted(maps.Keys(s.stored)
 
 func (s *simulation) replica() *replica { return s.replicas[s.random.Intn(len(s.replicas))] }
 
-// restart starts a replica again: it lists ShadowPods, in any order, and has an older Quota.
+// restart starts a replica again: it lists ShadowPods, in any order, and has an older Quota. It knows of no
+// deletion that the manager has not seen.
 func (s *simulation) restart(r *replica) {
+	s.manage(len(s.events))
 	r.account, r.next, r.quota = NewAccount(s.clock), len(s.events), s.quota.DeepCopy()
 	names := s.names()
 	s.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -118,11 +130,12 @@ func (s *simulation) restart(r *replica) {
 
 // reconnect lists again after a broken watch: deletions between have no version.
 func (s *simulation) reconnect(r *replica) {
+	s.manage(len(s.events))
 	for _, e := range s.events[r.next:] {
 		if e.deleted {
 			before := e.shadow.DeepCopy()
 			before.ResourceVersion = "1"
-			r.account.handle(toolscache.DeletedFinalStateUnknown{Obj: before}, r.account.remove)
+			r.account.handleDeletion(toolscache.DeletedFinalStateUnknown{Obj: before})
 		}
 	}
 	for _, name := range s.names() {
@@ -137,10 +150,41 @@ func (s *simulation) deliver(r *replica, most int) {
 		e := s.events[r.next]
 		r.next++
 		if e.deleted {
-			r.account.handle(e.shadow.DeepCopy(), r.account.remove)
+			r.account.handleDeletion(e.shadow.DeepCopy())
 		} else {
 			r.account.handle(e.shadow.DeepCopy(), r.account.observe)
 		}
+	}
+}
+
+// manage has the manager see more events, and write what pods hold whose ShadowPods are gone.
+func (s *simulation) manage(most int) {
+	before := s.quota.Status
+	s.managed = min(s.managed+most, len(s.events))
+	newest, held := parseVersion(before.EndingResourceVersion), corev1.ResourceList{}
+	for _, e := range s.events[:s.managed] {
+		if e.deleted {
+			newest = max(newest, parseVersion(e.shadow.ResourceVersion))
+		}
+	}
+	for _, pod := range s.running {
+		if pod.version <= newest {
+			add(held, pod.requests)
+		}
+	}
+	version := strconv.FormatUint(newest, 10)
+	if version == before.EndingResourceVersion && equal(held, before.Ending) {
+		return
+	}
+	s.quota = s.quota.DeepCopy()
+	s.quota.Status.Ending, s.quota.Status.EndingResourceVersion, s.quota.ResourceVersion = held, version, s.nextVersion()
+}
+
+// end ends the pod of a ShadowPod that was deleted.
+func (s *simulation) end() {
+	if len(s.running) > 0 {
+		i := s.random.Intn(len(s.running))
+		s.running = slices.Delete(s.running, i, i+1)
 	}
 }
 
@@ -166,6 +210,7 @@ func (s *simulation) decide(r *replica, batch ...*call) (errs []error, err error
 		next, err := enforcer.reserveAll(testUser, r.quota, batch, errs)
 		if errors.Is(err, errStale) || errors.Is(err, errUnconfirmed) {
 			s.stale++
+			s.manage(len(s.events))
 			var items []offloadingv1beta1.ShadowPod
 			for _, shadow := range s.stored {
 				items = append(items, *shadow.DeepCopy())
@@ -270,7 +315,8 @@ func (s *simulation) request(r *replica, batch ...*call) {
 	}
 }
 
-// worst returns the sum of the live pods if all requests in flight are stored that can be.
+// worst returns the sum of the pods if all requests in flight are stored that can be. Of one name there is one
+// pod at a time.
 func (s *simulation) worst() corev1.ResourceList {
 	most := map[string]corev1.ResourceList{}
 	for name, shadow := range s.stored {
@@ -283,6 +329,9 @@ func (s *simulation) worst() corev1.ResourceList {
 			continue
 		}
 		most[c.shadow.Name] = larger(most[c.shadow.Name], s.requestsOf(c.shadow))
+	}
+	for _, pod := range s.running {
+		most[pod.name] = larger(most[pod.name], pod.requests)
 	}
 	sum := corev1.ResourceList{}
 	for _, requests := range most {
@@ -355,6 +404,9 @@ func (s *simulation) step() {
 		s.change(func(name string, shadow *offloadingv1beta1.ShadowPod) {
 			delete(s.stored, name)
 			s.record(shadow, true)
+			if !isFinished(shadow) {
+				s.running = append(s.running, &ended{name, s.version, s.requestsOf(shadow)})
+			}
 		})
 	case n < 70:
 		s.change(func(_ string, shadow *offloadingv1beta1.ShadowPod) {
@@ -367,6 +419,10 @@ func (s *simulation) step() {
 		s.restart(s.replica())
 	case n < 92:
 		s.reconnect(s.replica())
+	case n < 93:
+		s.manage(s.random.Intn(10))
+	case n < 94:
+		s.end()
 	case n < 95:
 		s.grant()
 		// Every replica decides by the Quota that it has, which may be older: the write fails then.

@@ -43,6 +43,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/provider/admission/shadowpod"
 	"github.com/longshore-dev/longshore/host/provider/quota"
+	provided "github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
 
 const (
@@ -127,6 +128,34 @@ func (p *provider) startReplica() (stop func()) {
 	defer p.mu.Unlock()
 	p.replicas = append(p.replicas, mux)
 	return stop
+}
+
+// startEnding runs the controller of the manager that counts what pods hold whose ShadowPods are gone.
+func (p *provider) startEnding() {
+	p.t.Helper()
+	mgr, err := ctrl.NewManager(p.connection, ctrl.Options{
+		Scheme: p.scheme, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	require.NoError(p.t, err)
+	require.NoError(p.t, (&provided.Ending{Client: mgr.GetClient()}).SetupWithManager(mgr))
+	ctx, cancel := context.WithCancel(p.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { assert.NoError(p.t, mgr.Start(ctx)) })
+	p.t.Cleanup(func() { cancel(); done.Wait() })
+	require.Eventually(p.t, func() bool { return mgr.GetCache().WaitForCacheSync(ctx) }, soon, tick)
+}
+
+// awaitRoom waits until both replicas would admit a ShadowPod.
+func (p *provider) awaitRoom(cpu string) {
+	p.t.Helper()
+	planetest.Until(p.t, func(t planetest.T) bool {
+		for range 2 { // the replicas are asked in turn
+			if p.consumer.Create(t.Context(), shadowPod("probe", cpu), client.DryRunAll) != nil {
+				return false
+			}
+		}
+		return true
+	}, soon, tick, "both replicas have room for %s cpu", cpu)
 }
 
 // replaceReplicas has new replicas answer, which know nothing but what the API server has.
@@ -305,6 +334,7 @@ func TestAQuotaHolds(t *testing.T) {
 	p := newProvider(t)
 	q := newQuota(consumerUser, "10", "12")
 	require.NoError(t, p.admin.Create(t.Context(), q))
+	p.startEnding()
 	p.startReplica()
 	p.startReplica()
 	p.register()
@@ -321,6 +351,7 @@ func TestAQuotaHolds(t *testing.T) {
 	require.NoError(t, p.admin.Status().Update(t.Context(), &finished.Items[0]))
 	require.NoError(t, p.consumer.Delete(t.Context(), &finished.Items[1]))
 	p.awaitUsed("8", "8")
+	p.awaitRoom("2")
 	require.Equal(t, 2, p.flood("second", 10))
 
 	// Replicas that have just started know what is used.
@@ -339,11 +370,52 @@ func TestAQuotaHolds(t *testing.T) {
 	assert.Equal(t, "a", finished.Items[2].Labels["team"])
 	require.NoError(t, p.admin.DeleteAllOf(t.Context(), &offloadingv1beta1.ShadowPod{}, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	p.awaitUsed("0", "0")
+	p.awaitRoom("20")
 
 	// Another identity has no share in it.
 	err := p.as("other-0123456789ab").Create(t.Context(), shadowPod("other", "1"))
 	require.ErrorContains(t, err, "user other-0123456789ab has no Quota")
 	require.Equal(t, 12, p.flood("fifth", 20))
+}
+
+// TestAPodThatEndsKeepsItsQuota deletes a ShadowPod that has the whole Quota, whose pod takes its time, and
+// creates others at once, again and again.
+func TestAPodThatEndsKeepsItsQuota(t *testing.T) {
+	p := newProvider(t)
+	require.NoError(t, p.admin.Create(t.Context(), newQuota(consumerUser, "4", "100")))
+	p.startEnding()
+	p.startReplica()
+	p.startReplica()
+	p.register()
+
+	shadow := shadowPod("web", "4")
+	require.NoError(t, p.consumer.Create(t.Context(), shadow))
+	pod := provided.ForgePod(shadow)
+	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = "node", ptr.To[int64](31536000)
+	pod.Spec.AutomountServiceAccountToken = ptr.To(false)
+	require.NoError(t, p.admin.Create(t.Context(), pod))
+
+	require.NoError(t, p.consumer.Delete(t.Context(), shadow))
+	refused := func(name string) {
+		t.Helper()
+		require.ErrorContains(t, p.consumer.Create(t.Context(), shadowPod(name, "4")), "exceeded quota")
+	}
+	for i := range 10 {
+		refused(fmt.Sprintf("at-once-%d", i))
+	}
+	// The garbage collector does not run here.
+	require.NoError(t, p.admin.Delete(t.Context(), pod))
+	planetest.Until(t, func(t planetest.T) bool {
+		q := &offloadingv1beta1.Quota{}
+		require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: consumerUser}, q))
+		return q.Status.EndingResourceVersion != "" && q.Status.Ending.Cpu().Value() == 4
+	}, soon, tick, "the manager counts the pod")
+	p.replaceReplicas(2)
+	for i := range 10 {
+		refused(fmt.Sprintf("later-%d", i))
+	}
+	require.NoError(t, p.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	p.awaitRoom("4")
 }
 
 // TestTwoReplicasUnderLoad creates more ShadowPods than fit into a large Quota, at once: two replicas
@@ -353,6 +425,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 	p := newProvider(t)
 	q := newQuota(consumerUser, "1000", strconv.Itoa(grant))
 	require.NoError(t, p.admin.Create(t.Context(), q))
+	p.startEnding()
 	p.startReplica()
 	p.startReplica()
 	p.register()
@@ -362,6 +435,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 
 	require.NoError(t, p.admin.DeleteAllOf(t.Context(), &offloadingv1beta1.ShadowPod{}, client.InNamespace(namespace)))
 	p.awaitUsed("0", "0")
+	p.awaitRoom("1000")
 	require.NoError(t, p.consumer.Create(t.Context(), shadowPod("before", "1")))
 	require.NoError(t, p.admin.Patch(t.Context(), q, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cordoned":true}}`))))
 	for i := range 2 { // The write of a replica that does not know of it conflicts.
@@ -397,13 +471,5 @@ func (p *provider) resize(cpu, pods string) {
 	p.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resources":{"cpu":"`+cpu+`","pods":"`+pods+`"}}}`))
 	require.NoError(p.t, p.admin.Patch(p.t.Context(), newQuota(consumerUser, cpu, pods), patch))
-	// Replicas learn of it by their watch, or when they write.
-	planetest.Until(p.t, func(t planetest.T) bool {
-		for range 2 { // the replicas are asked in turn
-			if p.consumer.Create(t.Context(), shadowPod("probe", "1"), client.DryRunAll) != nil {
-				return false
-			}
-		}
-		return true
-	}, soon, tick, "both replicas know the new grant")
+	p.awaitRoom("1") // Replicas learn of it by their watch, or when they write.
 }

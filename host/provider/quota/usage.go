@@ -32,6 +32,8 @@ type observed struct {
 	requests corev1.ResourceList
 	// deletedAt is when its deletion was observed.
 	deletedAt time.Time
+	// isInexact is set if the version is an earlier one than that of its deletion.
+	isInexact bool
 }
 
 // Usage is what is known of the ShadowPods of one user. It is not safe for concurrent use.
@@ -41,6 +43,10 @@ type Usage struct {
 	sum corev1.ResourceList
 	// live are the UIDs of live pods by name.
 	live map[types.NamespacedName]types.UID
+	// ended are the ShadowPods that were deleted and whose pods may still run, and ending the sum of what
+	// they requested.
+	ended  map[types.UID]*observed
+	ending corev1.ResourceList
 	// version is the newest resource version of a ShadowPod that was observed.
 	version uint64
 	// listedAt is when the user's ShadowPods were last listed without a cache.
@@ -48,7 +54,10 @@ type Usage struct {
 }
 
 func newUsage() *Usage {
-	return &Usage{pods: map[types.UID]*observed{}, sum: corev1.ResourceList{}, live: map[types.NamespacedName]types.UID{}}
+	return &Usage{
+		pods: map[types.UID]*observed{}, sum: corev1.ResourceList{}, live: map[types.NamespacedName]types.UID{},
+		ended: map[types.UID]*observed{}, ending: corev1.ResourceList{},
+	}
 }
 
 // observe records a ShadowPod. A finished one uses nothing; older versions are ignored.
@@ -74,11 +83,41 @@ func (u *Usage) observe(shadow *offloadingv1beta1.ShadowPod) {
 	add(u.sum, requests)
 }
 
-// remove records that a ShadowPod was deleted. It stays known until it is forgotten.
-func (u *Usage) remove(shadow *offloadingv1beta1.ShadowPod, now time.Time) {
+// remove records that a ShadowPod was deleted. It stays known until it is forgotten, and what it requested
+// counts until [Usage.settle] says otherwise. isExact is set if the ShadowPod has the version of its deletion.
+func (u *Usage) remove(shadow *offloadingv1beta1.ShadowPod, isExact bool, now time.Time) {
+	before := u.pods[shadow.UID]
 	u.drop(shadow.UID)
-	u.pods[shadow.UID] = &observed{
-		key: types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}, version: parseVersion(shadow.ResourceVersion), deletedAt: now,
+	gone := &observed{
+		key: types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}, version: parseVersion(shadow.ResourceVersion),
+		deletedAt: now, isInexact: !isExact,
+	}
+	u.pods[shadow.UID] = gone
+	if before == nil || len(before.requests) == 0 {
+		return
+	}
+	held := *gone
+	held.requests = before.requests
+	u.ended[shadow.UID] = &held
+	add(u.ending, held.requests)
+}
+
+// settle ends the count of deleted ShadowPods whose pods the manager has seen to end, or counts itself: those
+// that were deleted until a version. A manager of an earlier version, or one that was replaced at this
+// moment, says nothing of a deletion: it ends with the time.
+func (u *Usage) settle(version uint64, now time.Time) {
+	for uid, gone := range u.ended {
+		if gone.version <= version && !gone.isInexact || now.Sub(gone.deletedAt) > reservationLifetime {
+			u.release(uid)
+		}
+	}
+}
+
+// release ends the count of a deleted ShadowPod.
+func (u *Usage) release(uid types.UID) {
+	if gone := u.ended[uid]; gone != nil {
+		subtract(u.ending, gone.requests)
+		delete(u.ended, uid)
 	}
 }
 

@@ -3,12 +3,13 @@ package shadowpod
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,19 +22,24 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
+	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
-// endingDelay is how long pods that end count nothing: the default grace period. So the deletion of usual
-// pods costs no write.
-const endingDelay = 30 * time.Second
+// endingDelay is how long deletions of ShadowPods, and ends of their pods, are collected before the status of
+// a Quota is written: however many pods end, that is one write.
+const endingDelay = 2 * time.Second
 
 // Ending counts, in the status of Quotas, what pods hold whose ShadowPods are gone. Without it, a consumer
 // could use its grant again and again: its pods may ignore the signal to end, and it chooses how long their
-// kubelets wait.
+// kubelets wait. Until it has written, the webhook counts the ShadowPods that it has seen deleted.
 type Ending struct {
 	Client client.Client
-	Clock  clock.PassiveClock
+
+	mu sync.Mutex
+	// deleted is the resource version of the newest deletion of a ShadowPod of each Quota's user, until it is
+	// written.
+	deleted map[types.NamespacedName]uint64
 }
 
 // SetupWithManager watches the pods of ShadowPods.
@@ -44,10 +50,11 @@ type Ending struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
 	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	changed := func(ctx context.Context, pod client.Object, after time.Duration, queue requests) {
+	// deletion is the resource version of the deletion of a ShadowPod, if the change is one.
+	changed := func(ctx context.Context, object client.Object, deletion string, queue requests) {
 		list := &offloadingv1beta1.QuotaList{}
-		user := pod.GetLabels()[offloadingv1beta1.CreatorUserLabel]
-		if pod.GetDeletionTimestamp() == nil || user == "" {
+		user := object.GetLabels()[offloadingv1beta1.CreatorUserLabel]
+		if user == "" {
 			return
 		}
 		if err := e.Client.List(ctx, list); err != nil {
@@ -58,74 +65,100 @@ func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
 			if quota.LabelValue(list.Items[i].Spec.User) != user {
 				continue
 			}
-			queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, after)
+			key := client.ObjectKeyFromObject(&list.Items[i])
+			e.note(key, deletion)
+			queue.AddAfter(reconcile.Request{NamespacedName: key}, endingDelay)
+		}
+	}
+	isEnding := func(ctx context.Context, pod client.Object, queue requests) {
+		if pod.GetDeletionTimestamp() != nil {
+			changed(ctx, pod, "", queue)
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("quota-ending").
 		For(&offloadingv1beta1.Quota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.Funcs{
-			CreateFunc: func(ctx context.Context, ev event.CreateEvent, q requests) {
-				changed(ctx, ev.Object, e.left(ev.Object), q)
-			},
-			UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, q requests) {
-				changed(ctx, ev.ObjectNew, e.left(ev.ObjectNew), q)
-			},
+		Watches(&offloadingv1beta1.ShadowPod{}, handler.Funcs{
 			DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) {
-				if e.left(ev.Object) == 0 { // It counts.
-					changed(ctx, ev.Object, time.Second, q)
+				deletion := ev.Object.GetResourceVersion()
+				if ev.DeleteStateUnknown {
+					deletion = "" // It is that of a change before.
 				}
+				changed(ctx, ev.Object, deletion, q)
 			},
+		}).
+		Watches(&corev1.Pod{}, handler.Funcs{
+			CreateFunc: func(ctx context.Context, ev event.CreateEvent, q requests) { isEnding(ctx, ev.Object, q) },
+			UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, q requests) { isEnding(ctx, ev.ObjectNew, q) },
+			DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) { changed(ctx, ev.Object, "", q) },
 		}).
 		WithOptions(fair.Options(mgr.GetClient(), 1)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), e))
 }
 
-// left returns how long a pod that is being deleted counts nothing yet.
-func (e *Ending) left(pod client.Object) time.Duration {
-	at := pod.GetDeletionTimestamp()
-	if at == nil {
-		return 0
+// note remembers the resource version of a deletion, if it is one.
+func (e *Ending) note(grant types.NamespacedName, deletion string) {
+	version, err := strconv.ParseUint(deletion, 10, 64)
+	if err != nil {
+		return
 	}
-	// In seconds, of which there may be more than a Duration has room for.
-	asked := at.Unix() - max(ptr.Deref(pod.GetDeletionGracePeriodSeconds(), 0), 0)
-	left := asked + int64(endingDelay/time.Second) - e.Clock.Now().Unix()
-	return time.Duration(min(max(left, 0), int64(endingDelay/time.Second))) * time.Second
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.deleted == nil {
+		e.deleted = map[types.NamespacedName]uint64{}
+	}
+	e.deleted[grant] = max(e.deleted[grant], version)
 }
 
-// Reconcile writes what the pods of a Quota's user hold that have not ended.
+// newestDeletion returns the resource version until which what is listed afterwards knows of the deletions of
+// the ShadowPods of a Quota's user.
+func (e *Ending) newestDeletion(grant *offloadingv1beta1.Quota) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	newest, isNoted := e.deleted[client.ObjectKeyFromObject(grant)]
+	written, err := strconv.ParseUint(grant.Status.EndingResourceVersion, 10, 64)
+	if !isNoted || err == nil && written >= newest {
+		return grant.Status.EndingResourceVersion
+	}
+	return strconv.FormatUint(newest, 10)
+}
+
+// forget forgets the deletions that were written.
+func (e *Ending) forget(grant types.NamespacedName, written string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if version, err := strconv.ParseUint(written, 10, 64); err == nil && e.deleted[grant] <= version {
+		delete(e.deleted, grant)
+	}
+}
+
+// Reconcile writes what the pods of a Quota's user hold whose ShadowPods are gone.
 func (e *Ending) Reconcile(ctx context.Context, grant *offloadingv1beta1.Quota) (ctrl.Result, error) {
-	pods := &corev1.PodList{}
+	newest, pods := e.newestDeletion(grant), &corev1.PodList{}
 	err := e.Client.List(ctx, pods, client.MatchingLabels{offloadingv1beta1.CreatorUserLabel: quota.LabelValue(grant.Spec.User)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the pods of user %q: %w", grant.Spec.User, err)
 	}
 	var ending []*corev1.Pod
-	next := time.Duration(0)
 	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.DeletionTimestamp == nil {
-			continue
-		}
-		if left := e.left(pod); left > 0 {
-			if next == 0 || left < next {
-				next = left
-			}
-			continue
-		}
-		counts, err := e.counts(ctx, pod)
+		counts, err := e.counts(ctx, &pods.Items[i])
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 		if counts {
-			ending = append(ending, pod)
+			ending = append(ending, &pods.Items[i])
 		}
 	}
-	return ctrl.Result{RequeueAfter: next}, e.write(ctx, grant, quota.HeldBy(ending))
+	if err := e.write(ctx, grant, quota.HeldBy(ending), newest); err != nil {
+		return ctrl.Result{}, err
+	}
+	e.forget(client.ObjectKeyFromObject(grant), newest)
+	return ctrl.Result{}, nil
 }
 
-// counts reports whether a pod runs for no ShadowPod. One that has its ShadowPod counts with it.
+// counts reports whether a pod runs for no ShadowPod, also one that the garbage collector has not deleted yet.
+// One that has its ShadowPod counts with it.
 func (e *Ending) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if podend.IsTerminal(pod.Status.Phase) {
+	if podend.IsTerminal(pod.Status.Phase) || pod.DeletionTimestamp == nil && !metadata.WasCreatedFor(pod, offloadingv1beta1.ShadowPodGVK) {
 		return false, nil
 	}
 	shadow := &offloadingv1beta1.ShadowPod{}
@@ -141,12 +174,14 @@ func (e *Ending) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-func (e *Ending) write(ctx context.Context, grant *offloadingv1beta1.Quota, held corev1.ResourceList) error {
-	if quantity.Equal(grant.Status.Ending, held) {
+func (e *Ending) write(ctx context.Context, grant *offloadingv1beta1.Quota, held corev1.ResourceList, newest string) error {
+	if quantity.Equal(grant.Status.Ending, held) && grant.Status.EndingResourceVersion == newest {
 		return nil
 	}
 	patch, err := mergePatch(map[string]any{
-		"metadata": map[string]any{"uid": grant.UID}, "status": map[string]any{"ending": replacement(grant.Status.Ending, held)},
+		"metadata": map[string]any{"uid": grant.UID}, "status": map[string]any{
+			"ending": replacement(grant.Status.Ending, held), "endingResourceVersion": newest,
+		},
 	})
 	if err != nil {
 		return err

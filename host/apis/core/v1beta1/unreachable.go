@@ -1,10 +1,14 @@
 package v1beta1
 
 // PermanentlyUnreachable reports whether an administrator declared the cluster permanently
-// unreachable and its API server does not answer (wire P2.11). Only then may finalizers be
-// removed without the cluster.
+// unreachable and its API server does not answer (wire P2.11), or declared that this is the same. Only then
+// may finalizers be removed without the cluster.
 func (fc *ForeignCluster) PermanentlyUnreachable() bool {
-	if fc.Annotations[PermanentlyUnreachableAnnotation] != "true" {
+	switch fc.Annotations[PermanentlyUnreachableAnnotation] {
+	case "true":
+	case UnreachableAlthoughItAnswers:
+		return true
+	default:
 		return false
 	}
 	for _, c := range fc.Status.Conditions {

@@ -73,9 +73,12 @@ type QuotaClaim struct {
 type QuotaStatus struct {
 	// Used by the live ShadowPods of the user, and by reservations of ShadowPods.
 	Used corev1.ResourceList `json:"used,omitempty"`
-	// Ending is what pods hold whose ShadowPods are gone, and which have not ended within 30 seconds: a
-	// consumer chooses their grace periods. The manager writes it.
+	// Ending is what pods hold whose ShadowPods are gone: a consumer chooses their grace periods. The manager
+	// writes it.
 	Ending corev1.ResourceList `json:"ending,omitempty"`
+	// EndingResourceVersion is that of the newest deletion of a ShadowPod that Ending accounts for. The
+	// webhook counts what is deleted later.
+	EndingResourceVersion string `json:"endingResourceVersion,omitempty"`
 	// Reservations of ShadowPods that were admitted and that are not observed yet.
 	// +listType=atomic
 	Reservations []QuotaReservation `json:"reservations,omitempty"`
