@@ -67,7 +67,7 @@ func TestTestsShareAClusterOneAfterTheOther(t *testing.T) {
 		list, err := others.Resource(foreign).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err, "the CustomResourceDefinitions stay")
 		assert.Empty(t, list.Items)
-		assert.NoError(t, second(client.RbacV1().ClusterRoles().Get(t.Context(), "system:node", metav1.GetOptions{})))
+		require.NoError(t, second(client.RbacV1().ClusterRoles().Get(t.Context(), "system:node", metav1.GetOptions{})))
 		role, err := client.RbacV1().ClusterRoles().Get(t.Context(), "edit", metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.NotContains(t, role.Labels, "changed")

@@ -50,8 +50,6 @@ const (
 	refusal = "denied the request: "
 )
 
-var chartFiles = filepath.Join("..", "..", "..", "..", "charts", "longshore", "files")
-
 // warnings are what the API server passes on to the person who writes.
 type warnings struct {
 	mu    sync.Mutex
@@ -127,13 +125,6 @@ func newSite(t *testing.T) *site {
 	s.start(api, kinds)
 	s.register()
 	return s
-}
-
-func (s *site) decode(file string, into any) {
-	s.t.Helper()
-	raw, err := os.ReadFile(file)
-	require.NoError(s.t, err)
-	require.NoError(s.t, yaml.Unmarshal(raw, into))
 }
 
 // start runs the component and serves its webhook.
