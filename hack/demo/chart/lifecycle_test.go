@@ -61,7 +61,7 @@ type release struct {
 
 func newRelease(t *testing.T) *release {
 	t.Helper()
-	plane := planetest.ForTest(t, "rome")
+	plane := planetest.ForTest(t, "rome", planetest.Own)
 	admin, err := client.NewWithWatch(plane.RESTConfig(), client.Options{})
 	require.NoError(t, err)
 	return &release{admin: admin, kubeconfig: plane.Kubeconfig(), cache: t.TempDir()}

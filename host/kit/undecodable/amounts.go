@@ -130,7 +130,7 @@ func (b *checkedBody) next() {
 // checkDocument returns an [AmountError] for an object, a list, or an event of a watch. Few documents have what
 // looks like a long amount: a label, say, is decoded as it is.
 func checkDocument(raw []byte, types *runtime.Scheme, isEvent bool) error {
-	if !mayHaveLongAmount(raw) {
+	if !mayHaveSlowAmount(raw) {
 		return nil
 	}
 	// Of members with the same name, a decoder decodes each, and others see the last.
@@ -159,10 +159,29 @@ func checkDocument(raw []byte, types *runtime.Scheme, isEvent bool) error {
 	if err != nil {
 		return nil // Clients of the scheme decode no such kind.
 	}
-	if err := checkAmounts(raw, reflect.TypeOf(object)); err != nil {
+	path, isRefused, err := findAmount(raw, reflect.TypeOf(object), isSlow)
+	switch {
+	case err != nil:
 		return &AmountError{err.Error()}
+	case isRefused:
+		return &AmountError{fmt.Sprintf("%s has more than %d characters, or an exponent under -%d", path, maxSlowText, slowExponent)}
 	}
 	return nil
+}
+
+const (
+	// maxSlowText and maxSlowExponent bound amounts that an API server may answer with: a large exponent is not
+	// among what is slow to decode.
+	maxSlowText     = 4096
+	maxSlowExponent = 2
+	slowExponent    = 99
+)
+
+// isSlow reports whether decoding an amount may take long.
+func isSlow(text string) bool {
+	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	negative, isNegative := strings.CutPrefix(exponent, "-")
+	return len(text) > maxSlowText || isNegative && len(strings.TrimLeft(strings.TrimSpace(negative), "0")) > maxSlowExponent
 }
 
 // borders are the bytes before and behind a value. Kubernetes removes spaces around an amount, some of which have
@@ -174,22 +193,22 @@ var borders = func() (table [256]bool) {
 	return table
 }()
 
-// mayHaveLongAmount reports whether JSON has a value, quoted or not, of which isLong may be true: it is only a
-// number with a long exponent, or begins with a long one.
-func mayHaveLongAmount(raw []byte) bool {
+// mayHaveSlowAmount reports whether JSON has a value, quoted or not, of which isSlow may be true: it is only a
+// number with a long negative exponent, or begins with a long one.
+func mayHaveSlowAmount(raw []byte) bool {
 	n, before := noNumber, byte(0)
 	for _, c := range raw {
 		switch {
 		case c >= '0' && c <= '9' || c == '.':
-			if n.digit(c); n.length > maxText {
+			if n.digit(c); n.length > maxSlowText-longestSuffix {
 				return true
 			}
 		case c == '-' || c == '+':
-			n.sign(before)
+			n.sign(c, before)
 		case c|0x20 == 'e':
 			n.beginExponent()
 		default:
-			if borders[c] && n.hasLongExponent() {
+			if borders[c] && n.hasSlowExponent() {
 				return true
 			}
 			n = noNumber
@@ -199,7 +218,7 @@ func mayHaveLongAmount(raw []byte) bool {
 		}
 		before = c
 	}
-	return n.hasLongExponent()
+	return n.hasSlowExponent()
 }
 
 const none = -1
@@ -207,9 +226,15 @@ const none = -1
 // noNumber is what can be no number any more.
 var noNumber = number{length: none, exponent: none}
 
+// longestSuffix is the most that an amount has beside digits: signs, and a suffix.
+const longestSuffix = 8
+
 // number is what was read of a value: its length, and that of its exponent without zeros at the beginning, which
 // is none before it begins.
-type number struct{ length, exponent int }
+type number struct {
+	length, exponent int
+	isNegative       bool // Its exponent is.
+}
 
 func (n *number) digit(c byte) {
 	if n.length == none {
@@ -222,9 +247,13 @@ func (n *number) digit(c byte) {
 }
 
 // sign reads a sign, which can only be first in a number or in its exponent.
-func (n *number) sign(before byte) {
-	if n.length > 0 && (n.exponent == none || before|0x20 != 'e') {
+func (n *number) sign(c, before byte) {
+	switch {
+	case n.length <= 0:
+	case n.exponent == none || before|0x20 != 'e':
 		*n = noNumber
+	default:
+		n.isNegative = c == '-'
 	}
 }
 
@@ -236,4 +265,6 @@ func (n *number) beginExponent() {
 	n.exponent = 0
 }
 
-func (n *number) hasLongExponent() bool { return n.length > 0 && n.exponent > maxExponent }
+func (n *number) hasSlowExponent() bool {
+	return n.length > 0 && n.isNegative && n.exponent > maxSlowExponent
+}

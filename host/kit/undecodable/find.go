@@ -26,13 +26,16 @@ var quantityType = reflect.TypeFor[resource.Quantity]()
 func CheckAmounts[T any](data []byte) error { return checkAmounts(data, reflect.TypeFor[T]()) }
 
 func checkAmounts(data []byte, as reflect.Type) error {
-	path, isRefused, err := find(data, as, func(value any, as reflect.Type) bool {
-		return as == quantityType && isLong(fmt.Sprint(value))
-	})
+	path, isRefused, err := findAmount(data, as, isLong)
 	if err == nil && isRefused {
 		err = fmt.Errorf("%s: an amount can have at most %d characters, and an exponent of %d digits", path, maxText, maxExponent)
 	}
 	return err
+}
+
+// findAmount returns the path of the first amount that is refused.
+func findAmount(data []byte, as reflect.Type, refuses func(text string) bool) (path string, isRefused bool, err error) {
+	return find(data, as, func(value any, as reflect.Type) bool { return as == quantityType && refuses(fmt.Sprint(value)) })
 }
 
 // isLong reports whether parsing an amount may take long.
