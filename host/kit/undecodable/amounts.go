@@ -22,22 +22,20 @@ import (
 // reportInterval is how often refused answers are reported.
 const reportInterval = time.Minute
 
-// AmountError is the error of an answer with an amount that would take long to decode, or of one in an encoding
-// in which that is not seen.
+// AmountError is the error of an answer with an amount that would take long to decode.
 type AmountError struct{ cause string }
 
 // Error implements error.
 func (e *AmountError) Error() string { return "the answer is refused: " + e.cause }
 
-// RefuseAmounts returns a copy of a configuration for a client of another cluster. It asks for JSON, and answers
-// with an amount that takes long to decode, such as 1e-30000000, are an [AmountError]: decoding cannot be
-// interrupted. They are reported once a minute at most. An API server answers with no such amount of a built-in
-// kind. Answers about kinds that the scheme does not have are decoded without amounts.
+// RefuseAmounts returns a copy of a configuration for a client of another cluster. Answers in JSON with an amount
+// that takes long to decode, such as 1e-30000000, are an [AmountError]: decoding cannot be interrupted. They are
+// reported once a minute at most. An API server answers with no such amount of a built-in kind. Answers about kinds
+// that the scheme does not have are decoded without amounts. Those in Protocol Buffers are not looked at.
 func RefuseAmounts(config *rest.Config, types *runtime.Scheme, report func(context.Context, error)) *rest.Config {
 	sometimes := &rate.Sometimes{Interval: reportInterval}
 	reportSometimes := func(ctx context.Context, err error) { sometimes.Do(func() { report(ctx, err) }) }
 	checked := rest.CopyConfig(config)
-	checked.ContentType, checked.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	checked.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &checker{next: next, types: types, report: reportSometimes}
 	})
@@ -61,13 +59,7 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode/100 != 2 {
 		return response, err //nolint:wrapcheck // A RoundTripper's errors are those of the next one.
 	}
-	switch contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType {
-	case runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence, runtime.ContentTypeYAML:
-		_ = response.Body.Close()
-		err := &AmountError{"it is in " + contentType + ", which was not asked for"}
-		c.report(request.Context(), err)
-		return nil, err
-	case runtime.ContentTypeJSON:
+	if contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType == runtime.ContentTypeJSON {
 		response.Body = &checkedBody{
 			ReadCloser: response.Body, source: bufio.NewReader(response.Body), isWatch: isWatch(request),
 			check: func(raw []byte) error {
