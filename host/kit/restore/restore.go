@@ -117,12 +117,18 @@ func detect(lw cache.ListerWatcher, isBehind func(server, watched string) bool, 
 // justNow is how long after a list, or after the end of a watch, the next watch begins.
 const justNow = 2 * time.Second
 
+// repeatPause is how long client-go waits before it repeats a read without a word, up to 10 times, after a
+// connection was lost. A read that took that long may have come through only after an outage.
+const repeatPause = time.Second
+
 type detector struct {
 	inner    cache.ListerWatcherWithContext
 	isBehind func(server, watched string) bool
 	now      func() time.Time
 	// ends is when the last watch was to end; nil if it had no timeout.
 	ends atomic.Pointer[time.Time]
+	// hasRead is set with the first list or watch.
+	hasRead atomic.Bool
 	// listed is the last list of all objects.
 	listed atomic.Pointer[listed]
 	// isLost is set when the API server was not reached since the last list or watch. It may
@@ -137,15 +143,21 @@ type listed struct {
 }
 
 func (d *detector) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if options.Continue == "" && d.hasRead.Load() {
+		if err := d.check(ctx, options.ResourceVersion); err != nil {
+			return nil, err
+		}
+	}
 	list, err := d.inner.ListWithContext(ctx, options)
 	if accessor, noList := meta.ListAccessor(list); err == nil && noList == nil {
+		d.hasRead.Store(true)
 		d.listed.Store(&listed{at: d.now(), version: accessor.GetResourceVersion()})
 	}
 	return list, d.observe(err)
 }
 
 func (d *detector) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents == nil && !d.wasServed() && !d.wasListed(options.ResourceVersion) {
+	if d.mustCheck(options) {
 		if err := d.check(ctx, options.ResourceVersion); err != nil {
 			return nil, err
 		}
@@ -156,7 +168,19 @@ func (d *detector) watch(ctx context.Context, options metav1.ListOptions) (watch
 	}
 	w, err := d.inner.WatchWithContext(ctx, options)
 	d.ends.Store(ends)
+	if err == nil {
+		d.hasRead.Store(true)
+	}
 	return w, d.observe(err)
+}
+
+// mustCheck reports whether the API server may have been restored before a watch. One that begins with all
+// objects has nothing to lose if it is the first.
+func (d *detector) mustCheck(options metav1.ListOptions) bool {
+	if options.SendInitialEvents != nil {
+		return d.hasRead.Load()
+	}
+	return !d.wasServed() && !d.wasListed(options.ResourceVersion)
 }
 
 // wasListed reports whether all objects were just listed at a resource version.
@@ -176,26 +200,32 @@ func (d *detector) wasServed() bool {
 	return since >= 0 && since < justNow
 }
 
-// observe records whether the API server was reached.
+// observe records whether the API server was reached. A proxy before it may have answered that it was not.
 func (d *detector) observe(err error) error {
-	if err == nil {
+	switch reason := apierrors.ReasonForError(err); {
+	case err == nil:
 		d.isLost.Store(false)
-	} else if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+	case reason == metav1.StatusReasonUnknown, apierrors.IsServiceUnavailable(err):
 		d.isLost.Store(true)
 	}
 	return err
 }
 
-// check returns an error if a watch must not continue from a resource version, also if that is not
-// known: a server that has just started may refuse the list and accept the watch a moment later.
+// check returns an error if the API server must not be asked for what is not older than a resource version, also
+// if that is not known: a server that has just started may refuse the list and accept the watch a moment later.
+// Without a version it answers with all that it has, which is right after a restore, too.
 func (d *detector) check(ctx context.Context, version string) error {
-	wasLost := d.isLost.Load()
+	wasLost, began := d.isLost.Load(), d.now()
 	server, err := d.serverVersion(ctx)
 	if err := d.observe(err); err != nil {
 		return err
 	}
+	wasLost = wasLost || d.now().Sub(began) >= repeatPause
+	isBehind := d.isBehind(server, version)
 	switch {
-	case d.isBehind(server, version):
+	case version == "":
+		return nil
+	case isBehind:
 		return apierrors.NewResourceExpired("the API server is at a lower resource version than before: it was restored from a backup")
 	case wasLost:
 		return apierrors.NewResourceExpired("the API server could not be reached, and may have been restored from a backup")

@@ -34,7 +34,7 @@ func TestDetect(t *testing.T) {
 		"the server has not changed":                  {options: metav1.ListOptions{ResourceVersion: "10"}, server: "10", want: 1},
 		"the server was restored":                     {options: metav1.ListOptions{ResourceVersion: "10"}, server: "9", wantGone: true, want: 1},
 		"numbers are not compared as texts":           {options: metav1.ListOptions{ResourceVersion: "9"}, server: "10", want: 1},
-		"a watch that begins with all objects":        {options: metav1.ListOptions{ResourceVersion: "10", SendInitialEvents: ptr.To(true)}, server: "9"},
+		"the first watch, with all objects":           {options: metav1.ListOptions{ResourceVersion: "10", SendInitialEvents: ptr.To(true)}, server: "9"},
 		"a watch from no version":                     {server: "9", want: 1},
 		"a server that is not known to be ahead":      {options: metav1.ListOptions{ResourceVersion: "10"}, err: errUnavailable, want: 1},
 		"a server with versions that are not numbers": {options: metav1.ListOptions{ResourceVersion: "10"}, server: "x", want: 1},
@@ -78,6 +78,7 @@ func TestAWatchDoesNotContinueAfterAnOutage(t *testing.T) {
 		want    bool
 	}{
 		"the server was down":            {failure: errUnavailable},
+		"a proxy could not reach it":     {failure: apierrors.NewServiceUnavailable("no backend")},
 		"the server was busy":            {failure: apierrors.NewTooManyRequests("busy", 1), want: true},
 		"the server has not started yet": {failure: apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil), want: true},
 	} {
@@ -107,6 +108,23 @@ func TestAWatchDoesNotContinueAfterAnOutage(t *testing.T) {
 			assert.True(t, apierrors.IsResourceExpired(resume()))
 			require.NoError(t, resume(), "the list that follows is recent")
 		})
+	}
+}
+
+// client-go repeats a read whose connection is lost, and the outage is seen in the time only.
+func TestAWatchDoesNotContinueAfterAReadThatWasRepeated(t *testing.T) {
+	for took, want := range map[time.Duration]bool{900 * time.Millisecond: true, time.Second: false} {
+		now := time.Date(2026, 11, 29, 20, 0, 0, 0, time.UTC)
+		detecting := cache.ToListerWatcherWithContext(restore.DetectAt(&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				now = now.Add(took)
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewEmptyWatch(), nil },
+		}, func() time.Time { return now }))
+		_, err := detecting.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "10"})
+		assert.Equal(t, want, err == nil, "after %s: %v", took, err)
+		assert.Equal(t, !want, apierrors.IsResourceExpired(err))
 	}
 }
 
@@ -200,6 +218,54 @@ func TestAWatchBeginsWithoutAnotherListAfterAList(t *testing.T) {
 			err = begin()
 			assert.Equal(t, tc.want, lists)
 			assert.Equal(t, tc.failure != nil, apierrors.IsResourceExpired(err), "%v", err)
+		})
+	}
+}
+
+// Objects are listed again after a watch has ended. The comparison is told first, and what is asked for is no
+// state of before the outage.
+func TestTheServerIsComparedBeforeAllObjectsAreListedAgain(t *testing.T) {
+	for name, again := range map[string]func(cache.ListerWatcherWithContext, context.Context, metav1.ListOptions) error{
+		"by a list": func(lw cache.ListerWatcherWithContext, ctx context.Context, o metav1.ListOptions) error {
+			_, err := lw.ListWithContext(ctx, o)
+			return err
+		},
+		"by a watch": func(lw cache.ListerWatcherWithContext, ctx context.Context, o metav1.ListOptions) error {
+			o.SendInitialEvents = ptr.To(true)
+			_, err := lw.WatchWithContext(ctx, o)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var compared []string
+			var failure error
+			detecting := cache.ToListerWatcherWithContext(restore.DetectWith(&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, failure
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewEmptyWatch(), failure
+				},
+			}, func(server, _ string) bool {
+				compared = append(compared, server)
+				return len(compared) == 3
+			}))
+			first := metav1.ListOptions{}
+			require.NoError(t, again(detecting, t.Context(), first))
+			assert.Empty(t, compared, "nothing can be lost before the first list")
+			failure = errUnavailable
+			require.ErrorIs(t, again(detecting, t.Context(), metav1.ListOptions{ResourceVersion: "10"}), errUnavailable)
+			failure = nil
+			for range 2 { // after an outage, and when the server is behind
+				err := again(detecting, t.Context(), metav1.ListOptions{ResourceVersion: "10"})
+				if len(compared) == 2 {
+					require.NoError(t, err)
+					err = again(detecting, t.Context(), metav1.ListOptions{ResourceVersion: "10"})
+				}
+				assert.True(t, apierrors.IsResourceExpired(err), "%v", err)
+			}
+			require.NoError(t, again(detecting, t.Context(), metav1.ListOptions{}))
+			assert.Equal(t, []string{"12", "12", "12", "12"}, compared)
 		})
 	}
 }

@@ -123,8 +123,10 @@ func TestTooMuchIsReadAgainAfterAPause(t *testing.T) {
 				defer cancel()
 				var lists, refused atomic.Int64
 				c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-						lists.Add(1)
+					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+						if (&client.ListOptions{}).ApplyOptions(opts).Limit != 1 { // One object is for the resource version.
+							lists.Add(1)
+						}
 						listed, _ := list.(*corev1.ConfigMapList)
 						listed.ResourceVersion, listed.Items = "1", tc.items
 						return tc.err

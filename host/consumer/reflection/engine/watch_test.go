@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -22,6 +23,8 @@ type restoredServer struct {
 	restored bool
 	refuse   int
 	watched  []string
+	// version is that of lists, if it is not that of the object.
+	version string
 	current  *watch.FakeWatcher
 }
 
@@ -40,6 +43,7 @@ func (s *restoredServer) list(_ context.Context, _ client.WithWatch, into client
 	list.ResourceVersion = version
 	list.Items = []corev1.ConfigMap{*localMap(name, nil)}
 	list.Items[0].ResourceVersion = version
+	list.ResourceVersion = cmp.Or(s.version, version)
 	return nil
 }
 
@@ -53,6 +57,16 @@ func (s *restoredServer) watch(_ context.Context, _ client.WithWatch, _ client.O
 	s.watched = append(s.watched, options.Raw.ResourceVersion)
 	s.current = watch.NewFake()
 	return s.current, nil
+}
+
+// outage ends the watch, calls a function while nothing answers, and restores the server to a backup from before
+// it. The server has gone on to version 50 since the backup.
+func (s *restoredServer) outage(meanwhile func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse, s.version = 1, "50"
+	s.current.Error(&apierrors.NewResourceExpired("compacted").ErrStatus)
+	meanwhile()
 }
 
 // restore ends the watch.
@@ -93,4 +107,34 @@ func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
 	assert.Equal(t, []string{"40", "30"}, server.versions())
 	assert.NotNil(t, into.Get("shop", "earlier"))
 	assert.Nil(t, into.Get("shop", "later"))
+}
+
+// What the engine wrote before the first list after an outage is not in the store by a watch. When the server is
+// restored before that list, the list is newer than the store and older than the write.
+func TestAListAfterARestoreUndoesAWriteThatNoWatchBrought(t *testing.T) {
+	server := &restoredServer{}
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: server.list, Watch: server.watch})
+	changes := make(chan client.Object, 10)
+	into := newStore(Kind{}, func(object client.Object) { changes <- object })
+	kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} }}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		watchSelected(ctx, &selection{client: c, kind: kind}, into, func(error) {})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	require.Eventually(t, func() bool { return len(server.versions()) == 1 }, soon, tick)
+	<-changes
+	server.outage(func() {
+		written := localMap("later", nil)
+		written.ResourceVersion = "60"
+		into.Assume(written)
+	})
+	require.Eventually(t, func() bool { return len(server.versions()) > 1 }, soon, tick)
+	assert.Equal(t, "40", into.Get("shop", "later").GetResourceVersion())
+	assert.Equal(t, "40", (<-changes).GetResourceVersion(), "it is written again")
 }
