@@ -25,7 +25,7 @@ type restoredServer struct {
 	watched  []string
 	// version is that of lists, if it is not that of the object.
 	version string
-	current  *watch.FakeWatcher
+	current *watch.FakeWatcher
 }
 
 func (s *restoredServer) list(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
