@@ -12,17 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
-	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -189,11 +185,7 @@ func SetLabels(object, want client.Object) {
 }
 
 // types are the kinds that the commands work on.
-var types, errTypes = func() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	return s, errors.Join(scheme.AddToScheme(s), authv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), offloadingv1beta1.AddToScheme(s),
-		policyv1alpha1.AddToScheme(s))
-}()
+var types, errTypes = scheme.New()
 
 // Describe returns the kind, the namespace and the name of an object.
 func Describe(object client.Object) string {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
@@ -123,8 +124,12 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	types, err := scheme.New()
+	if err != nil {
+		return nil, "", err
+	}
 	// The other cluster may be hostile, and the commands do not know which of two it is.
-	if config, err = remotecluster.Guard(config, remotecluster.Limits{Values: remotecluster.AnyNumber}); err != nil {
+	if config, err = remotecluster.Guard(config, remotecluster.Limits{Values: remotecluster.AnyNumber, Types: types}); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", f.file(), err)
 	}
 	if f.Verbose {

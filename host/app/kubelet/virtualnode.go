@@ -353,14 +353,14 @@ func (a *App) readKubeconfig(ctx context.Context) (*rest.Config, error) {
 	case err != nil:
 		return nil, &readError{fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)}
 	}
-	config, err := remotecluster.Config(secret, remotecluster.Limits{Timeout: a.options.ClientTimeout, Values: remotecluster.AnyNumber})
+	config, err := remotecluster.Config(secret, remotecluster.Limits{Timeout: a.options.ClientTimeout, Values: remotecluster.AnyNumber, Types: a.scheme})
 	if err != nil {
 		return nil, fmt.Errorf("reading the provider's kubeconfig: %w", err)
 	}
 	if ended, expired := remotecluster.Expired(config, time.Now()); expired {
 		return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate expired at %s: renew it", key, ended.Format(time.RFC3339))
 	}
-	return a.options.withRate(undecodable.RefuseAmounts(config, a.scheme, a.reportTooMuch)), nil
+	return a.options.withRate(config), nil
 }
 
 // nextKubeconfig returns the kubeconfig of the Secret if it differs from the one in use, else

@@ -29,8 +29,8 @@ const (
 
 // providerLimits bound the answers of a provider: all peers share this process. The metadata of a page of
 // ShadowPods has far less.
-func providerLimits() remotecluster.Limits {
-	return remotecluster.Limits{Response: 8 << 20, Values: 200_000, Timeout: providerTimeout}
+func (r *Reconciler) providerLimits() remotecluster.Limits {
+	return remotecluster.Limits{Response: 8 << 20, Values: 200_000, Timeout: providerTimeout, Types: r.Client.Scheme()}
 }
 
 // withdrawShadowPods deletes the remaining ShadowPods of a VirtualNode whose virtual kubelet has
@@ -146,7 +146,7 @@ func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualN
 			}
 			continue
 		}
-		config, err := remotecluster.Config(secret, providerLimits())
+		config, err := remotecluster.Config(secret, r.providerLimits())
 		if err != nil {
 			continue // The condition of the VirtualNode reports an invalid Secret.
 		}

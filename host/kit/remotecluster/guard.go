@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/kit/deadline"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 // Limits bound what another cluster can make a client of it do. The zero value has the defaults.
@@ -23,6 +25,8 @@ type Limits struct {
 	// Timeout bounds each request but watches, logs and streams, and the time until those begin;
 	// deadline.Default by default.
 	Timeout time.Duration
+	// Types has the kinds that the client decodes, whose amounts are bounded (see undecodable.RefuseAmounts).
+	Types *runtime.Scheme
 }
 
 const (
@@ -42,7 +46,8 @@ const (
 // Redirections are errors: an API server sends none, and another server could send the client to
 // addresses of this cluster's network, and show the answers. Requests to another server than that of the
 // configuration are errors too, also if a caller makes them, and so is an answer that switches the protocol
-// unasked. Responses are limited (see [Limits]), and a request ends after a time. Proxies are those of the
+// unasked. Responses are limited (see [Limits]), those with an amount that takes long to decode are errors, and a
+// request ends after a time. Proxies are those of the
 // configuration and the environment. Answers that are errors come at a bounded rate; requests that succeed
 // do not wait for them.
 func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
@@ -56,10 +61,12 @@ func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	if limits.Values == 0 {
 		limits.Values = MaxValues
 	}
+	refuseAmounts := undecodable.RefuseAmounts(limits.Types)
 	failures := rate.NewLimiter(failuresPerSecond, failuresBurst)
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &guard{next: &limiter{next: next, limit: limits.Response, values: limits.Values}, server: server, failures: failures}
+		limited := &limiter{next: next, limit: limits.Response, values: limits.Values}
+		return &guard{next: refuseAmounts(limited), server: server, failures: failures}
 	})
 	return deadline.Wrap(guarded, limits.Timeout), nil
 }

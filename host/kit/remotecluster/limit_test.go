@@ -58,6 +58,7 @@ func TestResponsesAreLimited(t *testing.T) {
 		"much more":          {handle: send(9 * mib), want: 2 * mib, err: "the answer is larger than 2 MiB"},
 		"compressed": {handle: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Type", "text/plain")
 			bomb := gzip.NewWriter(w)
 			_, _ = bomb.Write(make([]byte, 9*mib))
 			_ = bomb.Close()

@@ -2,7 +2,9 @@ package undecodable
 
 import (
 	"bufio"
-	"context"
+	"bytes"
+	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,17 +12,13 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
-	"time"
+	"sync/atomic"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	kjson "sigs.k8s.io/json"
 )
-
-// reportInterval is how often refused answers are reported.
-const reportInterval = time.Minute
 
 // AmountError is the error of an answer with an amount that would take long to decode.
 type AmountError struct{ cause string }
@@ -28,25 +26,27 @@ type AmountError struct{ cause string }
 // Error implements error.
 func (e *AmountError) Error() string { return "the answer is refused: " + e.cause }
 
-// RefuseAmounts returns a copy of a configuration for a client of another cluster. Answers in JSON with an amount
-// that takes long to decode, such as 1e-30000000, are an [AmountError]: decoding cannot be interrupted. They are
-// reported once a minute at most. An API server answers with no such amount of a built-in kind. Answers about kinds
-// that the scheme does not have are decoded without amounts. Those in Protocol Buffers are not looked at.
-func RefuseAmounts(config *rest.Config, types *runtime.Scheme, report func(context.Context, error)) *rest.Config {
-	sometimes := &rate.Sometimes{Interval: reportInterval}
-	reportSometimes := func(ctx context.Context, err error) { sometimes.Do(func() { report(ctx, err) }) }
-	checked := rest.CopyConfig(config)
-	checked.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &checker{next: next, types: types, report: reportSometimes}
-	})
-	return checked
+// errAskForJSON is the error of an answer in Protocol Buffers that is asked for again in JSON.
+var errAskForJSON = errors.New("the answer may have an amount that takes long to decode: it is asked for in JSON from now on")
+
+// RefuseAmounts returns the transports of a client of another cluster. Answers with an amount that takes long to
+// decode, such as 1e-30000000, are an [AmountError]: decoding cannot be interrupted. An API server answers with no
+// such amount of a built-in kind. Answers in JSON about kinds that the scheme does not have are decoded without
+// amounts; without a scheme, all text that is a slow amount is refused. What Protocol Buffers contain cannot be
+// known without their kind. When they may have such an amount, the client asks for JSON from then on.
+func RefuseAmounts(types *runtime.Scheme) func(http.RoundTripper) http.RoundTripper {
+	needsJSON := &atomic.Bool{}
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &checker{next: next, types: types, needsJSON: needsJSON}
+	}
 }
 
-// checker refuses answers with amounts that take long to decode.
+// checker refuses answers with amounts that take long to decode. Those that are errors are looked at, too: a
+// client decodes them as what they say that they are.
 type checker struct {
-	next   http.RoundTripper
-	types  *runtime.Scheme
-	report func(context.Context, error)
+	next      http.RoundTripper
+	types     *runtime.Scheme
+	needsJSON *atomic.Bool
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
@@ -55,23 +55,52 @@ func (c *checker) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 // RoundTrip implements http.RoundTripper.
 func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
+	if c.needsJSON.Load() {
+		request = request.Clone(request.Context())
+		request.Header.Set("Accept", withoutBinary(request.Header.Get("Accept")))
+	}
 	response, err := c.next.RoundTrip(request)
-	if err != nil || response.StatusCode/100 != 2 {
+	if err != nil || response.StatusCode == http.StatusSwitchingProtocols || response.ContentLength == 0 {
 		return response, err //nolint:wrapcheck // A RoundTripper's errors are those of the next one.
 	}
-	if contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType == runtime.ContentTypeJSON {
-		response.Body = &checkedBody{
-			ReadCloser: response.Body, source: bufio.NewReader(response.Body), isWatch: isWatch(request),
-			check: func(raw []byte) error {
-				err := checkDocument(raw, c.types, isWatch(request))
-				if err != nil {
-					c.report(request.Context(), err)
-				}
-				return err
-			},
-		}
+	isStream := isWatch(request) && response.StatusCode == http.StatusOK
+	body := &checkedBody{ReadCloser: response.Body, source: bufio.NewReader(response.Body)}
+	switch contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType {
+	case runtime.ContentTypeJSON:
+		body.check = func(raw []byte) error { return checkDocument(raw, c.types, isStream) }
+		body.readPart = readLine
+	case runtime.ContentTypeProtobuf:
+		body.check, body.readPart = c.checkBinary, readFrame
+	case "", runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence:
+		_ = response.Body.Close()
+		return nil, &AmountError{fmt.Sprintf("it is of the type %q, which was not asked for", contentType)}
+	default: // Clients decode no other.
+		return response, nil
 	}
+	if !isStream {
+		body.readPart = readAll
+	}
+	response.Body = body
 	return response, nil
+}
+
+// withoutBinary returns what a request accepts beside Protocol Buffers.
+func withoutBinary(accepted string) string {
+	types := slices.DeleteFunc(strings.Split(accepted, ","), func(accepted string) bool {
+		return strings.HasPrefix(strings.TrimSpace(accepted), runtime.ContentTypeProtobuf)
+	})
+	return cmp.Or(strings.Join(types, ","), runtime.ContentTypeJSON)
+}
+
+func (c *checker) checkBinary(raw []byte) error {
+	switch {
+	case !mayHaveSlowText(raw):
+		return nil
+	case c.needsJSON.Swap(true):
+		return &AmountError{"it is in Protocol Buffers, which were not asked for, and may have an amount that takes long to decode"}
+	default:
+		return errAskForJSON
+	}
 }
 
 func isWatch(request *http.Request) bool {
@@ -79,13 +108,13 @@ func isWatch(request *http.Request) bool {
 	return value != "" && value != "false" && value != "0"
 }
 
-// checkedBody is the body of an answer in JSON, of which only what was checked is read: the whole, or the events
+// checkedBody is the body of an answer of which only what was checked is read: the whole, or the events
 // of a watch one after the other. How much that may be is limited by the transport below.
 type checkedBody struct {
 	io.ReadCloser
-	source  *bufio.Reader
-	isWatch bool
-	check   func([]byte) error
+	source   *bufio.Reader
+	readPart func(*bufio.Reader) ([]byte, error)
+	check    func([]byte) error
 	// checked is what can be read, before err.
 	checked []byte
 	err     error
@@ -105,11 +134,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 }
 
 func (b *checkedBody) next() {
-	if b.isWatch {
-		b.checked, b.err = b.source.ReadBytes('\n')
-	} else if b.checked, b.err = io.ReadAll(b.source); b.err == nil {
-		b.err = io.EOF
-	}
+	b.checked, b.err = b.readPart(b.source)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.checked = nil
 		return
@@ -118,6 +143,32 @@ func (b *checkedBody) next() {
 		b.checked, b.err = nil, err
 	}
 }
+
+func readAll(r *bufio.Reader) ([]byte, error) {
+	all, err := io.ReadAll(r)
+	if err == nil {
+		err = io.EOF
+	}
+	return all, err
+}
+
+// readLine reads an event of a watch in JSON.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	return r.ReadBytes('\n') //nolint:wrapcheck // That of the body.
+}
+
+// readFrame reads an event of a watch in Protocol Buffers: its length in four bytes, and its content. It returns
+// what there is of an event that ends early.
+func readFrame(r *bufio.Reader) ([]byte, error) {
+	var frame bytes.Buffer
+	_, err := io.CopyN(&frame, r, lengthOfFrame)
+	if err == nil {
+		_, err = io.CopyN(&frame, r, int64(binary.BigEndian.Uint32(frame.Bytes())))
+	}
+	return frame.Bytes(), err
+}
+
+const lengthOfFrame = 4
 
 // checkDocument returns an [AmountError] for an object, a list, or an event of a watch. Few documents have what
 // looks like a long amount: a label, say, is decoded as it is.
@@ -139,6 +190,9 @@ func checkDocument(raw []byte, types *runtime.Scheme, isEvent bool) error {
 		}
 		raw = event.Object
 	}
+	if types == nil {
+		return &AmountError{"it has what may be an amount that takes long to decode"}
+	}
 	var of runtime.TypeMeta
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &of); err != nil {
 		return &AmountError{err.Error()}
@@ -156,17 +210,16 @@ func checkDocument(raw []byte, types *runtime.Scheme, isEvent bool) error {
 	case err != nil:
 		return &AmountError{err.Error()}
 	case isRefused:
-		return &AmountError{fmt.Sprintf("%s has more than %d characters, or an exponent under -%d", path, maxSlowText, slowExponent)}
+		return &AmountError{fmt.Sprintf("%s has more than %d characters, or a negative exponent of more than %d digits", path, maxSlowText, maxSlowExponent)}
 	}
 	return nil
 }
 
 const (
-	// maxSlowText and maxSlowExponent bound amounts that an API server may answer with: a large exponent is not
-	// among what is slow to decode.
+	// maxSlowText bounds the characters of an amount, and maxSlowExponent the digits of its negative exponent. An
+	// API server may answer with a large positive exponent, which is not slow to decode.
 	maxSlowText     = 4096
 	maxSlowExponent = 2
-	slowExponent    = 99
 )
 
 // isSlow reports whether decoding an amount may take long.
@@ -260,3 +313,60 @@ func (n *number) beginExponent() {
 func (n *number) hasSlowExponent() bool {
 	return n.length > 0 && n.isNegative && n.exponent > maxSlowExponent
 }
+
+// mayHaveSlowText reports whether Protocol Buffers have an amount of which isSlow may be true. There, a text is
+// behind its length.
+func mayHaveSlowText(raw []byte) bool {
+	for at := bytes.IndexByte(raw, '-'); at >= 0; {
+		if at > 1 && raw[at-1]|0x20 == 'e' && isDigit(raw[at-2]) && hasLongExponent(raw[at+1:]) && beginsText(raw, at) {
+			return true
+		}
+		next := bytes.IndexByte(raw[at+1:], '-')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	const enough = maxSlowText - longestSuffix
+	for at := 0; at < len(raw); at += enough / 2 { // Each such run of digits has one of these.
+		if begin, end := around(raw, at, isDigit); end-begin >= enough {
+			return true
+		}
+	}
+	return false
+}
+
+func hasLongExponent(raw []byte) bool {
+	digits := bytes.TrimLeft(raw, "0")
+	for i := range maxSlowExponent + 1 {
+		if i >= len(digits) || digits[i] < '0' || digits[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// beginsText reports whether what may be a number around an index begins a text. The byte before it is then the
+// end of its length: one that is not printed, or not more than the length. The name of an image, say, has
+// something else before what looks like a number.
+func beginsText(raw []byte, at int) bool {
+	begin, end := around(raw, at, isOfNumber)
+	if begin == 0 {
+		return true
+	}
+	length := raw[begin-1]
+	return length < ' ' || length > '~' || int(length) <= end-begin
+}
+
+// around returns the bytes around an index that are accepted.
+func around(raw []byte, at int, accepts func(byte) bool) (begin, end int) {
+	for begin = at; begin > 0 && accepts(raw[begin-1]); begin-- {
+	}
+	for end = at; end < len(raw) && accepts(raw[end]); end++ {
+	}
+	return begin, end
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' || c == '.' }
+
+func isOfNumber(c byte) bool { return isDigit(c) || c == '-' || c == '+' || c|0x20 == 'e' }

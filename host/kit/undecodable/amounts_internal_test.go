@@ -1,6 +1,7 @@
 package undecodable
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -25,6 +26,8 @@ func FuzzSlowAmountsAreSeen(f *testing.F) {
 		document := `{"kind":"Pod","status":{"allocatedResources":{"cpu":` + string(quoted) + `}}}`
 		if isSlow(text) {
 			require.True(t, mayHaveSlowAmount([]byte(document)), document)
+			before := append([]byte("3e"), binary.AppendUvarint([]byte{0x0A}, uint64(len(text)))...)
+			require.True(t, mayHaveSlowText(append(append(before, text...), "3e-9"...)), text)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package undecodable_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -31,25 +31,35 @@ func podList(pods ...string) string {
 	return `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(pods, ",") + `]}`
 }
 
-// answering returns a client of a server with one answer, which is reported so often.
-func answering(t *testing.T, contentType, answer string, wantReports int) kubernetes.Interface {
+// answering returns a client of a server with one answer.
+func answering(t *testing.T, types *runtime.Scheme, status int, contentType, answer string) kubernetes.Interface {
 	t.Helper()
-	reports := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return asking(t, types, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
 		_, err := fmt.Fprint(w, answer)
 		assert.NoError(t, err)
-	}))
+	})
+}
+
+// asking returns a client of a server that prefers Protocol Buffers.
+func asking(t *testing.T, types *runtime.Scheme, handle http.HandlerFunc) kubernetes.Interface {
+	t.Helper()
+	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(undecodable.RefuseAmounts(&rest.Config{Host: server.URL}, clientgoscheme.Scheme, func(context.Context, error) { reports++ }))
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{
+		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+	}}
+	config.Wrap(undecodable.RefuseAmounts(types))
+	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.Equal(t, wantReports, reports) })
 	return client
 }
 
 // An answer of another cluster with an amount that would take long is refused before it is decoded.
 func TestLongAmountsAreRefused(t *testing.T) {
 	const json = "application/json"
+	yaml := "apiVersion: v1\nkind: PodList\nitems:\n- status: {allocatedResources: {cpu: " + long + "}}\n"
 	for name, tc := range map[string]struct{ contentType, answer, want string }{
 		"common amounts":               {json, podList(podWith(`"1500m"`), podWith(`"1e3"`), podWith(`"12E"`), podWith("4")), ""},
 		"a long negative exponent":     {json, podList(podWith(`"1"`), podWith(`"`+long+`"`)), "items[1].status.allocatedResources.cpu has more than"},
@@ -64,13 +74,11 @@ func TestLongAmountsAreRefused(t *testing.T) {
 		"an object without a kind":     {json, `{"items":[` + podWith(`"`+long+`"`) + `]}`, "does not say of which kind it is"},
 		"a kind in capitals":           {json, strings.Replace(podList(podWith(`"`+long+`"`)), `"metadata"`, `"KIND":"ConfigMapList","metadata"`, 1), "allocatedResources.cpu has more than"},
 		"with a parameter":             {"application/json; charset=utf-8", podList(podWith(`"` + long + `"`)), "allocatedResources.cpu has more than"},
+		"in YAML":                      {"application/yaml", yaml, `it is of the type "application/yaml", which was not asked for`},
+		"of no type":                   {"", podList(podWith(`"` + long + `"`)), `it is of the type "", which was not asked for`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reports := 1
-			if tc.want == "" {
-				reports = 0
-			}
-			_, err := answering(t, tc.contentType, tc.answer, reports).CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
+			_, err := answering(t, clientgoscheme.Scheme, http.StatusOK, tc.contentType, tc.answer).CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
 			if tc.want == "" {
 				require.NoError(t, err)
 				return
@@ -84,18 +92,34 @@ func TestLongAmountsAreRefused(t *testing.T) {
 // Text that is no amount is decoded, whatever it looks like: a user of the consumer writes it.
 func TestTextThatLooksLikeAnAmountStays(t *testing.T) {
 	configMap := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"1e1234567"},"data":{"limit":"` + long + `","digits":"` + strings.Repeat("9", 100) + `"}}`
-	found, err := answering(t, "application/json", configMap, 0).CoreV1().ConfigMaps("shop").Get(t.Context(), "1e1234567", metav1.GetOptions{})
+	found, err := answering(t, clientgoscheme.Scheme, http.StatusOK, "application/json", configMap).CoreV1().ConfigMaps("shop").Get(t.Context(), "1e1234567", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, long, found.Data["limit"])
+	_, err = answering(t, nil, http.StatusOK, "application/json", configMap).CoreV1().ConfigMaps("shop").Get(t.Context(), "1e1234567", metav1.GetOptions{})
+	require.ErrorAs(t, err, new(*undecodable.AmountError), "without types nobody knows")
+}
+
+// client-go decodes the answer that says why a request failed as what that says that it is.
+func TestALongAmountInAnErrorIsRefused(t *testing.T) {
+	client := answering(t, clientgoscheme.Scheme, http.StatusNotFound, "application/json", podWith(`"`+long+`"`))
+	_, err := client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	require.ErrorAs(t, err, new(*undecodable.AmountError))
+	_, err = client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
+	require.ErrorAs(t, err, new(*undecodable.AmountError))
 }
 
 func TestEventsBeforeALongAmountArrive(t *testing.T) {
 	event := func(pod string) string { return `{"type":"MODIFIED","object":` + pod + "}\n" }
-	client := answering(t, "application/json", event(podWith(`"1"`))+event(podWith(`"2"`))+event(podWith(`"`+long+`"`))+event(podWith(`"3"`)), 1)
+	client := answering(t, clientgoscheme.Scheme, http.StatusOK, "application/json", event(podWith(`"1"`))+event(podWith(`"2"`))+event(podWith(`"`+long+`"`))+event(podWith(`"3"`)))
 	events, err := client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	defer events.Stop()
-	var cpus []string
+	assert.Equal(t, []string{"1", "2"}, cpusOf(t, events))
+}
+
+// cpusOf returns the amounts in the events of a watch until it ends.
+func cpusOf(t *testing.T, events watch.Interface) (cpus []string) {
+	t.Helper()
 	for event := range events.ResultChan() {
 		if pod, ok := event.Object.(*corev1.Pod); ok {
 			assert.Equal(t, watch.Modified, event.Type)
@@ -103,5 +127,5 @@ func TestEventsBeforeALongAmountArrive(t *testing.T) {
 			cpus = append(cpus, cpu.String())
 		}
 	}
-	assert.Equal(t, []string{"1", "2"}, cpus)
+	return cpus
 }
