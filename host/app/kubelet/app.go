@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -81,6 +82,8 @@ type App struct {
 	keepCertificate func(context.Context)
 	// eventLimits outlive a connection to the provider.
 	eventLimits *event.Limits
+	// unreadable reports what the provider sends and cannot be decoded; it is read again at once.
+	unreadable rate.Sometimes
 
 	reachable      prometheus.Gauge
 	sessionMetrics sessionCollector
@@ -106,7 +109,8 @@ func New(ctx context.Context, options Options) (*App, error) {
 	a := &App{
 		options: &options, config: options.withRate(deadline.Wrap(options.Config, options.ClientTimeout)), scheme: s, registry: metrics.Registry,
 		addresses: &address.Table{}, kubeconfigChanged: make(chan struct{}, 1), eventLimits: event.NewLimits(),
-		link: link.New(options.NodePingInterval, options.NodePingTimeout, time.Now),
+		unreadable: rate.Sometimes{Interval: time.Minute},
+		link:       link.New(options.NodePingInterval, options.NodePingTimeout, time.Now),
 	}
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()

@@ -123,7 +123,7 @@ func (a *App) newEngine(config *rest.Config, registry prometheus.Registerer, def
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
 		Filter: a.facts.FilterMetadata, Mutate: a.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
-		Report:   a.reportTooMuch,
+		Report:   a.reportReading,
 		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component, time.Now)} },
 	})
 	if err != nil {

@@ -24,12 +24,12 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/election"
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/node"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/kit/retry"
-	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 const (
@@ -38,6 +38,8 @@ const (
 	reasonBrokenKubeconfig = "BrokenKubeconfig"
 	// reasonTooMuch is the reason of the event on a VirtualNode whose provider sends more than is read or kept.
 	reasonTooMuch = "ProviderSendsTooMuch"
+	// reasonUnreadable is the reason of the event on a VirtualNode whose provider sends what cannot be decoded.
+	reasonUnreadable = "CannotBeDecoded"
 	// awsSigner signs the serving certificates of kubelets on EKS.
 	awsSigner = "beta.eks.amazonaws.com/app-serving"
 	// eventTimeout bounds the requests for one event.
@@ -393,13 +395,17 @@ func (a *App) reportKubeconfig(ctx context.Context, vn *offloadingv1beta1.Virtua
 	return true
 }
 
-// reportTooMuch is the Report of engine.Options.
-func (a *App) reportTooMuch(ctx context.Context, cause error) {
-	remedy := "The operator of that cluster must delete what is not needed, or raise the memory limit of this virtual kubelet"
-	if _, isAmount := errors.AsType[*undecodable.AmountError](cause); isAmount {
-		remedy = "The operator of that cluster must correct the object, or find out what answers in its place"
+// reportReading is the Report of engine.Options.
+func (a *App) reportReading(ctx context.Context, cause error) {
+	if engine.IsUnreadable(cause) {
+		a.unreadable.Do(func() {
+			a.report(ctx, a.facts.VirtualNode(), reasonUnreadable, cause.Error()+": nothing new is read of it until then. "+
+				"The operator of that cluster must correct the object, or find out what answers in its place")
+		})
+		return
 	}
-	a.report(ctx, a.facts.VirtualNode(), reasonTooMuch, cause.Error()+": nothing new is read of it for a minute. "+remedy)
+	a.report(ctx, a.facts.VirtualNode(), reasonTooMuch, cause.Error()+": nothing new is read of it for a minute. "+
+		"The operator of that cluster must delete what is not needed, or raise the memory limit of this virtual kubelet")
 }
 
 // report is the Report of node.Options, whose context may have ended.

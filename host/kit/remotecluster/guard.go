@@ -25,7 +25,7 @@ type Limits struct {
 	// Timeout bounds each request but watches, logs and streams, and the time until those begin;
 	// deadline.Default by default.
 	Timeout time.Duration
-	// Types has the kinds that the client decodes, whose amounts are bounded (see undecodable.RefuseAmounts).
+	// Types has the kinds that the client decodes, whose amounts are bounded (see undecodable.CheckAnswers).
 	Types *runtime.Scheme
 }
 
@@ -61,7 +61,7 @@ func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	if limits.Values == 0 {
 		limits.Values = MaxValues
 	}
-	refuseAmounts := undecodable.RefuseAmounts(limits.Types)
+	refuseAmounts := undecodable.CheckAnswers(limits.Types)
 	failures := rate.NewLimiter(failuresPerSecond, failuresBurst)
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -31,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +111,7 @@ func DetectWith(lw cache.ListerWatcher, isBehind func(server, watched string) bo
 }
 
 func detect(lw cache.ListerWatcher, isBehind func(server, watched string) bool, now func() time.Time) cache.ListerWatcher {
-	d := &detector{inner: cache.ToListerWatcherWithContext(lw), isBehind: isBehind, now: now}
+	d := &detector{inner: cache.ToListerWatcherWithContext(lw), isBehind: isBehind, now: now, pace: rate.NewLimiter(listsPerSecond, listsBurst)}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: d.list, WatchFuncWithContext: d.watch}, lw)
 }
 
@@ -121,12 +122,21 @@ const justNow = 2 * time.Second
 // connection was lost. A read that took that long may have come through only after an outage.
 const repeatPause = time.Second
 
+const (
+	// listsBurst is how many lists and watches may begin again at once, and listsPerSecond how many more: client-go
+	// makes no pause when a server says in a watch that the resource version expired.
+	listsBurst     = 20
+	listsPerSecond = 1
+)
+
 type detector struct {
 	inner    cache.ListerWatcherWithContext
 	isBehind func(server, watched string) bool
 	now      func() time.Time
 	// ends is when the last watch was to end; nil if it had no timeout.
 	ends atomic.Pointer[time.Time]
+	// pace is that of lists and watches after the first.
+	pace *rate.Limiter
 	// hasRead is set with the first list or watch.
 	hasRead atomic.Bool
 	// listed is the last list of all objects.
@@ -215,6 +225,9 @@ func (d *detector) observe(err error) error {
 // if that is not known: a server that has just started may refuse the list and accept the watch a moment later.
 // Without a version it answers with all that it has, which is right after a restore, too.
 func (d *detector) check(ctx context.Context, version string) error {
+	if err := d.pace.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting after too many lists: %w", err)
+	}
 	wasLost, began := d.isLost.Load(), d.now()
 	server, err := d.serverVersion(ctx)
 	if err := d.observe(err); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -268,6 +269,25 @@ func TestTheServerIsComparedBeforeAllObjectsAreListedAgain(t *testing.T) {
 			assert.Equal(t, []string{"12", "12", "12", "12"}, compared)
 		})
 	}
+}
+
+// A server that says in each watch that the version expired makes client-go list without a pause.
+func TestListsAreNotRepeatedWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		detecting := cache.ToListerWatcherWithContext(restore.Detect(&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				lists++
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, nil
+			},
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for ctx.Err() == nil {
+			_, _ = detecting.ListWithContext(ctx, metav1.ListOptions{})
+		}
+		assert.InDelta(t, 2*(20+60), lists, 4, "each with one for the version")
+	})
 }
 
 // listWatch lists before it watches.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 )
@@ -29,12 +30,14 @@ func (e *AmountError) Error() string { return "the answer is refused: " + e.caus
 // errAskForJSON is the error of an answer in Protocol Buffers that is asked for again in JSON.
 var errAskForJSON = errors.New("the answer may have an amount that takes long to decode: it is asked for in JSON from now on")
 
-// RefuseAmounts returns the transports of a client of another cluster. Answers with an amount that takes long to
+// CheckAnswers returns the transports of a client of another cluster. Answers with an amount that takes long to
 // decode, such as 1e-30000000, are an [AmountError]: decoding cannot be interrupted. An API server answers with no
 // such amount of a built-in kind. Answers in JSON about kinds that the scheme does not have are decoded without
 // amounts; without a scheme, all text that is a slow amount is refused. What Protocol Buffers contain cannot be
 // known without their kind. When they may have such an amount, the client asks for JSON from then on.
-func RefuseAmounts(types *runtime.Scheme) func(http.RoundTripper) http.RoundTripper {
+//
+// Events of a watch come at a bounded rate: each costs the client more than it costs the other cluster.
+func CheckAnswers(types *runtime.Scheme) func(http.RoundTripper) http.RoundTripper {
 	needsJSON := &atomic.Bool{}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &checker{next: next, types: types, needsJSON: needsJSON}
@@ -77,7 +80,10 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	default: // Clients decode no other.
 		return response, nil
 	}
-	if !isStream {
+	if isStream {
+		pace, ctx := rate.NewLimiter(eventsPerSecond, eventsBurst), request.Context()
+		body.wait = func() error { return pace.Wait(ctx) }
+	} else {
 		body.readPart = readAll
 	}
 	response.Body = body
@@ -108,11 +114,19 @@ func isWatch(request *http.Request) bool {
 	return value != "" && value != "false" && value != "0"
 }
 
+const (
+	// eventsBurst is how many events of a watch are read at once: more than a namespace has objects, which a
+	// watch may begin with. eventsPerSecond is how many more: a burst of pods has a tenth.
+	eventsBurst     = 20_000
+	eventsPerSecond = 1000
+)
+
 // checkedBody is the body of an answer of which only what was checked is read: the whole, or the events
 // of a watch one after the other. How much that may be is limited by the transport below.
 type checkedBody struct {
 	io.ReadCloser
 	source   *bufio.Reader
+	wait     func() error // before a part; nil without a limit
 	readPart func(*bufio.Reader) ([]byte, error)
 	check    func([]byte) error
 	// checked is what can be read, before err.
@@ -134,6 +148,11 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 }
 
 func (b *checkedBody) next() {
+	if b.wait != nil {
+		if b.err = b.wait(); b.err != nil {
+			return
+		}
+	}
 	b.checked, b.err = b.readPart(b.source)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.checked = nil

@@ -1,11 +1,15 @@
 package undecodable_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,7 +54,7 @@ func asking(t *testing.T, types *runtime.Scheme, handle http.HandlerFunc) kubern
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{
 		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 	}}
-	config.Wrap(undecodable.RefuseAmounts(types))
+	config.Wrap(undecodable.CheckAnswers(types))
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	return client
@@ -128,4 +132,44 @@ func cpusOf(t *testing.T, events watch.Interface) (cpus []string) {
 		}
 	}
 	return cpus
+}
+
+// A burst of pods in many namespaces is read at once.
+func TestEventsHaveARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		endless := undecodable.CheckAnswers(clientgoscheme.Scheme)(respond(func(*http.Request) *http.Response {
+			return &http.Response{
+				StatusCode: http.StatusOK, ContentLength: -1, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(lines{}),
+			}
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://milan/api/v1/pods?watch=true", http.NoBody)
+		require.NoError(t, err)
+		response, err := endless.RoundTrip(request)
+		require.NoError(t, err)
+		began := time.Now()
+		read, err := io.CopyN(io.Discard, response.Body, 40_000)
+		require.NoError(t, err)
+		assert.EqualValues(t, 40_000, read)
+		assert.InDelta(t, 20, time.Since(began).Seconds(), 1)
+		_, err = io.Copy(io.Discard, response.Body)
+		require.Error(t, err, "it ends with its request")
+	})
+}
+
+type respond func(*http.Request) *http.Response
+
+// RoundTrip implements http.RoundTripper.
+func (r respond) RoundTrip(request *http.Request) (*http.Response, error) { return r(request), nil }
+
+// lines is endless.
+type lines struct{}
+
+// Read implements io.Reader.
+func (lines) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '\n'
+	}
+	return len(p), nil
 }

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,7 +151,7 @@ func (s *search) instead(event watch.EventType, object *metav1.PartialObjectMeta
 func (l *listerWatcher) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if !l.isOpen.Load() {
 		list, err := l.inner.ListWithContext(ctx, options)
-		if !isDecoding(err) {
+		if !IsDecoding(err) {
 			return list, err //nolint:wrapcheck // That of the API server.
 		}
 	}
@@ -176,10 +177,11 @@ func (l *listerWatcher) watch(ctx context.Context, options metav1.ListOptions) (
 	}), nil
 }
 
-// isDecoding reports whether a list came and could not be decoded, as far as that can be known: errors of
-// the API server and of the network have types, those of decoders do not.
-func isDecoding(err error) bool {
+// IsDecoding reports whether an answer came and could not be decoded, as far as that can be known: errors of
+// the API server, of the network and of answers that end early have types or these words, those of decoders do not.
+func IsDecoding(err error) bool {
 	var status apierrors.APIStatus
 	var network net.Error
-	return err != nil && !errors.As(err, &status) && !errors.As(err, &network) && !errors.Is(err, context.Canceled)
+	return err != nil && !errors.As(err, &status) && !errors.As(err, &network) &&
+		!errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "reading response body")
 }

@@ -69,7 +69,8 @@ type Options struct {
 	// ResyncPeriod is the time after which each object is decided again; 0 is never.
 	ResyncPeriod time.Duration
 	Now          func() time.Time
-	// Report is called when the provider sends more than is read or kept; optional.
+	// Report is called when the provider sends more than is read or kept, or what cannot be decoded
+	// ([IsUnreadable]); optional.
 	Report func(ctx context.Context, err error)
 }
 

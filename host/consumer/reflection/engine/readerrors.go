@@ -50,7 +50,7 @@ func (e *readErrors) first() string {
 func (r *runner) describeReadError(of *subscriber, err error) string {
 	o, ns := &r.engine.options, of.caches.ns
 	switch {
-	case of.isRemote && isLongAmount(err):
+	case of.isRemote && IsUnreadable(err):
 		return fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must correct an object in namespace %s there: %s",
 			o.ProviderClusterID, ns.remote, err)
 	case of.isRemote && isTooMuch(err):
@@ -74,7 +74,7 @@ func (r *runner) describeReadError(of *subscriber, err error) string {
 // in this namespace only, and is recorded as an event on the local objects.
 func (r *runner) observeRead(of *subscriber, err error) {
 	caches, ns := of.caches, of.caches.ns
-	if report := r.engine.options.Report; report != nil && of.isRemote && isTooMuch(err) && !isLongAmount(err) && caches.ctx.Err() == nil {
+	if report := r.engine.options.Report; report != nil && of.isRemote && (isTooMuch(err) || IsUnreadable(err)) && caches.ctx.Err() == nil {
 		report(caches.ctx, fmt.Errorf("reading the %s of namespace %s in cluster %s: %w", r.resource.Name, ns.remote, r.engine.options.ProviderClusterID, err))
 	}
 	if caches.active.Load() || caches.ctx.Err() != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -59,7 +60,9 @@ func TestWhichReadErrorsAreRecorded(t *testing.T) {
 	}{
 		"the provider refuses":          {forbidden("configmaps"), shop},
 		"the provider does not know it": {apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ""), shop},
-		"the provider is away":          {errors.New("connection refused"), nil},
+		"the provider is away":          {&url.Error{Op: "Get", Err: errors.New("connection refused")}, nil},
+		"an answer ends early":          {errors.New("unexpected error when reading response body. Please retry. Original error: EOF"), nil},
+		"an object cannot be decoded":   {errors.New("json: cannot unmarshal number 1e99 into Go struct field"), shop},
 		"the provider is busy":          {apierrors.NewTooManyRequests("busy", 0), nil},
 		"the provider has a bad moment": {apierrors.NewInternalError(errors.New("etcd")), nil},
 	} {

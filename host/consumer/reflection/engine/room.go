@@ -66,21 +66,22 @@ func (e *overflowError) Error() string {
 	return fmt.Sprintf("its objects take more than %d MiB, a quarter of the memory limit", e.limit>>20)
 }
 
-// isTooMuch reports whether another cluster sent more than is read or kept, or what would take long to decode.
+// isTooMuch reports whether another cluster sent more than is read or kept.
 func isTooMuch(err error) bool {
 	var overflow *overflowError
 	var response *remotecluster.TooLargeError
-	return errors.As(err, &overflow) || errors.As(err, &response) || isLongAmount(err)
+	return errors.As(err, &overflow) || errors.As(err, &response)
 }
 
-func isLongAmount(err error) bool {
-	var amount *undecodable.AmountError
-	return errors.As(err, &amount)
+// IsUnreadable reports whether another cluster sent what cannot be decoded, or what would take long.
+func IsUnreadable(err error) bool {
+	var pages *remotecluster.PagesError
+	return errors.As(err, new(*undecodable.AmountError)) || !isTooMuch(err) && !errors.As(err, &pages) && undecodable.IsDecoding(err)
 }
 
-// pauseAfter waits after an error of too many objects, which would be read again at once.
+// pauseAfter waits after an error of what would be read again at once.
 func pauseAfter(ctx context.Context, err error) {
-	if !isTooMuch(err) {
+	if !isTooMuch(err) && !errors.As(err, new(*undecodable.AmountError)) {
 		return
 	}
 	select {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
 
 var encodedConfigMaps = Kind{
@@ -168,6 +171,25 @@ func await(t *testing.T, pause time.Duration) {
 	t.Helper()
 	<-time.After(pause)
 	synctest.Wait()
+}
+
+func TestWhatIsUnreadable(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"an amount":             {fmt.Errorf("reading: %w", &undecodable.AmountError{}), true},
+		"an object":             {errors.New("json: cannot unmarshal number"), true},
+		"too much":              {&remotecluster.TooLargeError{Limit: 1}, false},
+		"without room":          {&overflowError{}, false},
+		"a further page":        {&remotecluster.PagesError{}, false},
+		"refused":               {apierrors.NewForbidden(corev1.Resource("pods"), "", nil), false},
+		"away":                  {&url.Error{Op: "Get", Err: io.EOF}, false},
+		"away during an answer": {errors.New("unexpected error when reading response body. Please retry. Original error: EOF"), false},
+		"nothing":               {},
+	} {
+		assert.Equal(t, tc.want, IsUnreadable(tc.err), name)
+	}
 }
 
 func TestWhatIsTooMuch(t *testing.T) {
