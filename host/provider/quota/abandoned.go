@@ -46,7 +46,7 @@ func Abandoned(ctx context.Context, reader client.Reader, tenant, user string) (
 	return sum, nil
 }
 
-// OfConsumer returns the Quotas in the tenant namespace of the consumer that a namespace belongs to.
+// OfConsumer returns the Quotas in all namespaces of the consumer that a namespace belongs to.
 func OfConsumer(ctx context.Context, reader client.Reader, namespace string) ([]offloadingv1beta1.Quota, error) {
 	namespaces, err := namespacesOfPeer(ctx, reader, namespace)
 	if err != nil || len(namespaces) == 0 {

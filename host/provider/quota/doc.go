@@ -52,7 +52,8 @@
 // the manager sees that a slice was deleted before it sees those that were created afterwards. A new Quota is
 // cordoned until its status says what is abandoned. So a consumer never uses more than the slices were granted that
 // existed at the same time. The label of the remote namespaces says whose pods they are; ShadowPods without a
-// creator label count nowhere.
+// creator label count nowhere. A ShadowPod of which the manager's watch does not know yet when a new slice is granted
+// counts there two seconds after its event.
 //
 // # Limits
 //

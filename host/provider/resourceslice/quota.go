@@ -147,7 +147,7 @@ func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.Resourc
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("creating Quota %s/%s: %w", quota.Namespace, quota.Name, err)
+		return fmt.Errorf("reading or creating Quota %s/%s: %w", quota.Namespace, quota.Name, err)
 	}
 	if before := quota.DeepCopy(); !quantity.Equal(before.Status.Abandoned, abandoned) {
 		quota.Status.Abandoned = abandoned
