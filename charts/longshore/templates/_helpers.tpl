@@ -44,10 +44,10 @@ made of the UID of the namespace kube-system, so that every rendering for this c
 {{- define "longshore.args" -}}
 - --cluster-id={{ include "longshore.clusterID" .root }}
 - --liqo-namespace=$(POD_NAMESPACE)
-- --health-probe-address={{ include "longshore.host" .root }}:{{ .root.Values.healthPort }}
+- --health-probe-address={{ include "longshore.host" .root }}:8081
 - --metrics-address={{ if .root.Values.metrics.enabled }}{{ include "longshore.host" .root }}:{{ .root.Values.metrics.port }}{{ else }}0{{ end }}
-{{- if hasKey .values "leaderElection" }}
-- --enable-leader-election={{ .values.leaderElection }}
+{{- if ne .component "webhook" }}
+- --enable-leader-election=true
 {{- end }}
 {{- end }}
 
@@ -97,9 +97,6 @@ stay: the selector of a Deployment cannot change. */}}
 {{- define "longshore.deployment" -}}
 {{- $name := printf "longshore-%s" .component -}}
 {{- $labels := dict "root" .root "name" $name -}}
-{{- if and (hasKey .values "leaderElection") (not .values.leaderElection) (gt (int .values.replicas) 1) -}}
-{{- fail (printf "%s.replicas is %d: several replicas need %s.leaderElection, or all of them would act at once" .component (int .values.replicas) .component) -}}
-{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -170,7 +167,7 @@ spec:
           valueFrom: {fieldRef: {fieldPath: status.podIP}}
         ports:
         - name: health
-          containerPort: {{ .root.Values.healthPort }}
+          containerPort: 8081
         {{- if .root.Values.metrics.enabled }}
         - name: metrics
           containerPort: {{ .root.Values.metrics.port }}

@@ -175,7 +175,6 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"unknown mode":                     {map[string]any{"clusterID": "rome", "policies": map[string]any{"podPlacement": map[string]any{"mode": "Off"}}}, "mode"},
 		"unknown failure policy":           {map[string]any{"clusterID": "rome", "webhook": map[string]any{"failurePolicy": "Maybe"}}, "failurePolicy"},
 		"external name without a name":     {map[string]any{"clusterID": "rome", "webhook": map[string]any{"service": map[string]any{"type": "ExternalName"}}}, "webhook.service.externalName"},
-		"replicas without leader election": {map[string]any{"clusterID": "rome", "manager": map[string]any{"replicas": 2, "leaderElection": false}}, "several replicas need manager.leaderElection"},
 		"half an API server address":       {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": "api"}}}, "apiServerAccess needs host and port"},
 		"two addresses of the API server":  {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": "api", "port": 6443, "overNetwork": true}}}, "or overNetwork"},
 		"a port of no API server":          {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"port": 6443}}}, "apiServerAccess needs host and port"},
