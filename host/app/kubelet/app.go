@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -140,12 +141,13 @@ func New(ctx context.Context, options Options) (*App, error) {
 	)
 }
 
-// newScheme registers only the kinds that a virtual kubelet handles, to save memory.
+// newScheme registers only the kinds that a virtual kubelet handles, to save memory. It has all that clients of
+// the provider decode, whose amounts are bounded by it.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(
 		corev1.AddToScheme(s), coordinationv1.AddToScheme(s), eventsv1.AddToScheme(s), networkingv1.AddToScheme(s),
-		discoveryv1.AddToScheme(s),
+		discoveryv1.AddToScheme(s), metricsv1beta1.AddToScheme(s),
 		networkingv1beta1.AddToScheme(s), ipamv1alpha1.AddToScheme(s), offloadingv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
 	)
 	if err != nil {

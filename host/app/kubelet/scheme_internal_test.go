@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/kit/address"
@@ -42,4 +43,12 @@ func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// Amounts of kinds that the scheme does not have are not looked at: what the kubelet API reads of the metrics of a
+// provider has amounts.
+func TestSchemeHasMetrics(t *testing.T) {
+	s, err := newScheme()
+	require.NoError(t, err)
+	require.True(t, s.Recognizes(metricsv1beta1.SchemeGroupVersion.WithKind("PodMetricsList")))
 }

@@ -308,7 +308,7 @@ func (a *App) newServer(reflector *engine.Engine, config *rest.Config) (*kubelet
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)
 	}
 	provider, err := kubeletapi.NewProvider(kubeletapi.ProviderOptions{
-		Config: config, NodeName: a.options.NodeName, HomeClusterID: a.options.HomeClusterID, ForeignClusterID: a.options.ForeignClusterID,
+		Config: config, NodeName: a.options.NodeName, HomeClusterID: a.options.HomeClusterID, ForeignClusterID: a.options.ForeignClusterID, Now: time.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -38,6 +39,7 @@ type Provider struct {
 type ProviderOptions struct {
 	Config                                    *rest.Config
 	NodeName, HomeClusterID, ForeignClusterID string
+	Now                                       func() time.Time
 }
 
 // NewProvider returns a Provider that sends nothing yet.
@@ -46,7 +48,10 @@ func NewProvider(options ProviderOptions) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider's pods: %w", err)
 	}
-	metrics, err := metricsv1beta1client.NewForConfig(options.Config)
+	// The values of an answer are counted in JSON.
+	inJSON := rest.CopyConfig(options.Config)
+	inJSON.ContentType, inJSON.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	metrics, err := metricsv1beta1client.NewForConfig(inJSON)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider's metrics: %w", err)
 	}

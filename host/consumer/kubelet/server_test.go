@@ -48,7 +48,10 @@ func certificatePEM(t *testing.T, s *SelfSigned) []byte {
 type onePod struct{}
 
 func (onePod) Pods() []*corev1.Pod {
-	return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
+	return []*corev1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}}
 }
 
 func (onePod) Remote(namespace, name string) (string, bool) {
@@ -56,7 +59,7 @@ func (onePod) Remote(namespace, name string) (string, bool) {
 }
 
 func providerOptions(config *rest.Config) ProviderOptions {
-	return ProviderOptions{Config: config, NodeName: "milan-1", HomeClusterID: "rome", ForeignClusterID: "milan"}
+	return ProviderOptions{Config: config, NodeName: "milan-1", HomeClusterID: "rome", ForeignClusterID: "milan", Now: time.Now}
 }
 
 // exitError is the error of a command with an exit code.
@@ -118,8 +121,8 @@ func newProvider(t *testing.T) *rest.Config {
 		assert.Equal(t, "offloading.liqo.io/destination=milan,offloading.liqo.io/nodename=milan-1,offloading.liqo.io/origin=rome", r.URL.Query().Get("labelSelector"))
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[`+
-			`{"metadata":{"name":"web"},"timestamp":"2026-11-21T07:00:00Z","window":"15s","containers":[{"name":"main","usage":{"cpu":"250m","memory":"64Mi"}}]},`+
-			`{"metadata":{"name":"unknown"},"timestamp":"2026-11-21T07:00:00Z","window":"15s","containers":[{"name":"main","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
+			`{"metadata":{"name":"web"},"timestamp":"2020-11-21T07:00:00Z","window":"15s","containers":[{"name":"main","usage":{"cpu":"250m","memory":"64Mi"}}]},`+
+			`{"metadata":{"name":"unknown"},"timestamp":"2020-11-21T07:00:00Z","window":"15s","containers":[{"name":"main","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
 	})
 	mux.HandleFunc("/apis/metrics.liqo.io/v1beta1/scrape/rome/metrics/cadvisor", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "cadvisor_version_info 1\n")
@@ -263,7 +266,7 @@ func TestKubeletAPI(t *testing.T) {
 	t.Run("resource metrics are in the format that metrics-server scrapes", func(t *testing.T) {
 		code, body := get(t, config, "/metrics/resource")
 		require.Equal(t, http.StatusOK, code, body)
-		assert.Contains(t, body, `container_cpu_usage_seconds_total{container="main",namespace="shop",pod="web"} 3.75 1795244400000`)
+		assert.Contains(t, body, `container_cpu_usage_seconds_total{container="main",namespace="shop",pod="web"} 3.75 1605942000000`)
 		assert.NotContains(t, body, "unknown")
 	})
 	t.Run("other metrics are those of the provider's metric agent", func(t *testing.T) {

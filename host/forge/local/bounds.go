@@ -19,7 +19,8 @@ import (
 const (
 	// maxText bounds each text of a pod's status, in bytes: a container's last message has as many.
 	maxText = 4096
-	// maxItems bounds each list of a pod's status.
+	// maxItems bounds each list of a pod's status. One of containers may have those of the local pod, if they are
+	// more.
 	maxItems = 128
 )
 
@@ -35,6 +36,7 @@ func boundStatus(status *corev1.PodStatus, in PodStatusInput) {
 	if len(status.Conditions) > maxItems {
 		dropConditions(status, spec)
 	}
+	keepContainersOf(status, spec, maxItems)
 	bound(reflect.ValueOf(status).Elem())
 	if !slices.Contains([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}, status.Phase) {
 		status.Phase = corev1.PodUnknown
@@ -46,7 +48,7 @@ func boundStatus(status *corev1.PodStatus, in PodStatusInput) {
 	boundResources(&status.Resources, &status.AllocatedResources, spec.Resources, have.Resources, have.AllocatedResources, in.HasCurrentSpec)
 }
 
-// bound cuts texts and lists, and removes times that JSON does not have, anywhere in a status. Amounts
+// bound cuts texts and lists but those of containers, and removes times that JSON does not have, anywhere in a status. Amounts
 // are left as they are.
 func bound(value reflect.Value) {
 	switch value.Kind() { //nolint:exhaustive // Other kinds are bounded.
@@ -55,7 +57,7 @@ func bound(value reflect.Value) {
 	case reflect.String:
 		value.SetString(cutText(value.String(), maxText))
 	case reflect.Slice:
-		if value.Len() > maxItems {
+		if value.Len() > maxItems && value.Type() != reflect.TypeFor[[]corev1.ContainerStatus]() {
 			value.SetLen(maxItems)
 		}
 		for i := range value.Len() {

@@ -59,26 +59,38 @@ func dropConditions(status *corev1.PodStatus, spec *corev1.PodSpec) {
 	})
 }
 
+// dropDetails leaves the first status of each container of the pod, without lists and long texts.
 func dropDetails(status *corev1.PodStatus, spec *corev1.PodSpec) {
-	status.InitContainerStatuses = essentials(status.InitContainerStatuses, len(spec.InitContainers), func(i int) string { return spec.InitContainers[i].Name })
-	status.ContainerStatuses = essentials(status.ContainerStatuses, len(spec.Containers), func(i int) string { return spec.Containers[i].Name })
-	status.EphemeralContainerStatuses = essentials(status.EphemeralContainerStatuses, len(spec.EphemeralContainers), func(i int) string { return spec.EphemeralContainers[i].Name })
+	keepContainersOf(status, spec, 0)
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			statuses[i] = corev1.ContainerStatus{
+				Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
+				Image: cutText(s.Image, shortText), ImageID: cutText(s.ImageID, shortText), ContainerID: cutText(s.ContainerID, shortText),
+				Resources: s.Resources, AllocatedResources: s.AllocatedResources,
+			}
+		}
+	}
 }
 
-// essentials returns the first status of each container of the pod, without lists and long texts.
-func essentials(statuses []corev1.ContainerStatus, count int, nameOf func(int) string) []corev1.ContainerStatus {
-	var kept []corev1.ContainerStatus
-	for i := range count {
-		at := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == nameOf(i) })
-		if at < 0 {
-			continue
+// keepContainersOf leaves the first status of each container of the pod in the lists that have more than limit.
+func keepContainersOf(status *corev1.PodStatus, spec *corev1.PodSpec, limit int) {
+	keep := func(statuses *[]corev1.ContainerStatus, count int, nameOf func(int) string) {
+		if len(*statuses) <= limit {
+			return
 		}
-		s := &statuses[at]
-		kept = append(kept, corev1.ContainerStatus{
-			Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
-			Image: cutText(s.Image, shortText), ImageID: cutText(s.ImageID, shortText), ContainerID: cutText(s.ContainerID, shortText),
-			Resources: s.Resources, AllocatedResources: s.AllocatedResources,
+		missing := map[string]bool{}
+		for i := range count {
+			missing[nameOf(i)] = true
+		}
+		*statuses = slices.DeleteFunc(*statuses, func(s corev1.ContainerStatus) bool {
+			isFirst := missing[s.Name]
+			delete(missing, s.Name)
+			return !isFirst
 		})
 	}
-	return kept
+	keep(&status.InitContainerStatuses, len(spec.InitContainers), func(i int) string { return spec.InitContainers[i].Name })
+	keep(&status.ContainerStatuses, len(spec.Containers), func(i int) string { return spec.Containers[i].Name })
+	keep(&status.EphemeralContainerStatuses, len(spec.EphemeralContainers), func(i int) string { return spec.EphemeralContainers[i].Name })
 }

@@ -78,6 +78,42 @@ func TestAnHonestStatusHasRoom(t *testing.T) {
 	}
 }
 
+// Every container of a pod has its status: kubectl shows how many of them are ready. Containers that the
+// provider adds are left out of a long list.
+func TestAllContainersOfALargePodHaveAStatus(t *testing.T) {
+	for _, containers := range []int{127, 128, 129, 300} {
+		t.Run(fmt.Sprint(containers, " of each sort"), func(t *testing.T) {
+			pod := podOf(containers)
+			want := map[string]bool{}
+			remote := &corev1.Pod{}
+			add := func(statuses *[]corev1.ContainerStatus, name string, ofThePod bool) {
+				want[name] = want[name] || ofThePod
+				*statuses = append(*statuses, corev1.ContainerStatus{Name: name, Ready: true})
+			}
+			for i := range 200 {
+				add(&remote.Status.ContainerStatuses, fmt.Sprint("injected-", i), false)
+			}
+			for i := range containers {
+				add(&remote.Status.ContainerStatuses, pod.Spec.Containers[i].Name, true)
+				add(&remote.Status.InitContainerStatuses, pod.Spec.InitContainers[i].Name, true)
+				add(&remote.Status.EphemeralContainerStatuses, pod.Spec.EphemeralContainers[i].Name, true)
+			}
+			remote.Status.ContainerStatuses = append(remote.Status.ContainerStatuses, remote.Status.ContainerStatuses...)
+			status := local.PodStatus(local.PodStatusInput{Local: pod, Remote: remote, Now: now})
+			got := map[string]bool{}
+			for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+				assert.Len(t, statuses, containers)
+				for i := range statuses {
+					got[statuses[i].Name] = true
+				}
+			}
+			for name, ofThePod := range want {
+				assert.Equal(t, ofThePod, got[name], name)
+			}
+		})
+	}
+}
+
 // fill sets every text below a value to one of some bytes, and every list to some items.
 func fill(v reflect.Value, items, bytes int) {
 	switch v.Kind() { //nolint:exhaustive // Others stay as they are.

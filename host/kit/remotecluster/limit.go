@@ -2,6 +2,7 @@ package remotecluster
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -28,6 +29,15 @@ const (
 	// maxErrorBody limits a response that is not a success, in bytes. It is a Status, or a text.
 	maxErrorBody = 1 << 20
 )
+
+// smallerLimits is the key of a request's own limits.
+type smallerLimits struct{}
+
+// WithLimits returns a context for requests whose responses have smaller limits than those of their client.
+// Values are counted in JSON: the client must ask for it.
+func WithLimits(ctx context.Context, response int64, values int) context.Context {
+	return context.WithValue(ctx, smallerLimits{}, Limits{Response: response, Values: values})
+}
 
 // TooLargeError is returned by the reader of a response that exceeds its limit.
 type TooLargeError struct {
@@ -89,7 +99,10 @@ func (l *limiter) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode == http.StatusSwitchingProtocols {
 		return response, err //nolint:wrapcheck // Passed on as it is.
 	}
-	limit := l.limit
+	limit, values := l.limit, l.values
+	if own, ok := request.Context().Value(smallerLimits{}).(Limits); ok {
+		limit, values = min(limit, own.Response), min(values, own.Values)
+	}
 	switch {
 	case response.StatusCode/100 != 2:
 		limit = min(limit, maxErrorBody)
@@ -99,8 +112,8 @@ func (l *limiter) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = &framedBody{ReadCloser: response.Body, left: maxFrame}
 	}
 	response.Body = &limitedBody{ReadCloser: response.Body, limit: limit, left: limit}
-	if l.values != AnyNumber {
-		response.Body = &countedBody{ReadCloser: response.Body, limit: l.values, isStream: deadline.IsStream(request)}
+	if values != AnyNumber {
+		response.Body = &countedBody{ReadCloser: response.Body, limit: values, isStream: deadline.IsStream(request)}
 	}
 	return response, nil
 }

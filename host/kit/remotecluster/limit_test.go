@@ -134,6 +134,44 @@ func TestValuesAreCounted(t *testing.T) {
 	}
 }
 
+// The answer to a request has the smaller limit of the request and its client.
+func TestRequestsHaveTheirOwnLimits(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "[0,0,0,0]"+strings.Repeat(" ", 91))
+	}))
+	t.Cleanup(server.Close)
+	for name, tc := range map[string]struct {
+		client remotecluster.Limits
+		size   int64
+		values int
+		err    string
+	}{
+		"room":                           {remotecluster.Limits{Values: remotecluster.AnyNumber}, 100, 4, ""},
+		"fewer bytes":                    {remotecluster.Limits{Values: remotecluster.AnyNumber}, 99, 4, "the answer is larger than 0 KiB"},
+		"fewer values":                   {remotecluster.Limits{Values: remotecluster.AnyNumber}, 100, 3, "the answer has more than 3 values"},
+		"the client has smaller ones":    {remotecluster.Limits{Response: 99}, 100, 4, "the answer is larger than 0 KiB"},
+		"the client has a smaller count": {remotecluster.Limits{Values: 2}, 100, 4, "the answer has more than 2 values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := remotecluster.Guard(&rest.Config{Host: server.URL}, tc.client)
+			require.NoError(t, err)
+			client, err := rest.HTTPClientFor(config)
+			require.NoError(t, err)
+			request, err := http.NewRequestWithContext(remotecluster.WithLimits(t.Context(), tc.size, tc.values), http.MethodGet, server.URL, http.NoBody)
+			require.NoError(t, err)
+			response, err := client.Do(request)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			_, err = io.ReadAll(response.Body)
+			if tc.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.err)
+		})
+	}
+}
+
 func TestAnEventOfAWatchIsLimited(t *testing.T) {
 	const mib = 1 << 20
 	for name, tc := range map[string]struct {

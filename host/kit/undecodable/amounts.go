@@ -68,13 +68,13 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	isStream := isWatch(request) && response.StatusCode == http.StatusOK
 	body := &checkedBody{ReadCloser: response.Body, source: bufio.NewReader(response.Body)}
-	switch contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); contentType {
-	case runtime.ContentTypeJSON:
+	switch contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); {
+	case contentType == runtime.ContentTypeJSON:
 		body.check = func(raw []byte) error { return checkDocument(raw, c.types, isStream) }
 		body.readPart = readLine
-	case runtime.ContentTypeProtobuf:
+	case contentType == runtime.ContentTypeProtobuf && strings.Contains(request.Header.Get("Accept"), contentType):
 		body.check, body.readPart = c.checkBinary, readFrame
-	case "", runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence:
+	case slices.Contains(decoded, contentType):
 		_ = response.Body.Close()
 		return nil, &AmountError{fmt.Sprintf("it is of the type %q, which was not asked for", contentType)}
 	default: // Clients decode no other.
@@ -89,6 +89,9 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	response.Body = body
 	return response, nil
 }
+
+// decoded are the types of answers that a client decodes although it did not ask for them.
+var decoded = []string{"", runtime.ContentTypeProtobuf, runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence}
 
 // withoutBinary returns what a request accepts beside Protocol Buffers.
 func withoutBinary(accepted string) string {

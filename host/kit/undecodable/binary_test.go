@@ -3,6 +3,7 @@ package undecodable_test
 import (
 	"encoding/binary"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
@@ -117,4 +120,32 @@ func TestUsualProtocolBuffersAreDecoded(t *testing.T) {
 	found, err := client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, pod.Spec, found.Spec)
+}
+
+// What limits an answer in JSON, such as the number of its values, does not limit one in Protocol Buffers.
+func TestProtocolBuffersThatWereNotAskedForAreRefused(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", binaryType)
+		_, err := w.Write(enveloped(t, "Pod", binaryPod("1")))
+		assert.NoError(t, err)
+	}))
+	t.Cleanup(server.Close)
+	for name, tc := range map[string]struct{ accepted, want string }{
+		"asked for":     {binaryType + ",application/json", ""},
+		"not asked for": {"application/json", "which was not asked for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: tc.accepted}}
+			config.Wrap(undecodable.CheckAnswers(clientgoscheme.Scheme))
+			client, err := kubernetes.NewForConfig(config)
+			require.NoError(t, err)
+			pod, err := client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{})
+			if tc.want != "" {
+				require.ErrorContains(t, err, tc.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, "web", pod.Name)
+		})
+	}
 }
