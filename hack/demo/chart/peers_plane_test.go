@@ -286,9 +286,14 @@ func (p *provider) testWhatPeersWrite(t *testing.T, control, kubelet client.Clie
 			return err == nil
 		}, established, poll, "%T", object)
 	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "updated"}}
 	planetest.Until(t, func(t planetest.T) bool {
-		return kubelet.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "updated"}}, client.GracePeriodSeconds(5)) == nil
+		return kubelet.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil
 	}, established, poll, "the pod of its ShadowPod")
+	node := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "worker"}}
+	require.NoError(t, p.admin.SubResource("binding").Create(t.Context(), pod, node))
+	assert.True(t, isOfOthers(kubelet.Delete(t.Context(), pod, client.GracePeriodSeconds(0))), "by force")
+	require.NoError(t, kubelet.Delete(t.Context(), pod, client.GracePeriodSeconds(5)))
 	for _, object := range reflected("updated", reflectedFromRome)[:2] {
 		require.NoError(t, kubelet.Delete(t.Context(), object), "%T", object)
 	}

@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
@@ -21,9 +24,9 @@ import (
 )
 
 // TestLongShadowEndpointSlicesAreCounted has Kubernetes' own quota controller and admission, which learn of the kind
-// while the manager runs: none is refused before it is counted.
+// while the manager runs: none is refused before it is counted. It counts ResourceSlices of a consumer likewise.
 func TestLongShadowEndpointSlicesAreCounted(t *testing.T) {
-	const limit, name = 2, "count/shadowendpointslices.offloading.liqo.io"
+	const limit, name, slices = 2, "count/shadowendpointslices.offloading.liqo.io", "count/resourceslices.authentication.liqo.io"
 	connection := planetest.ForTest(t, "milan").RESTConfig()
 	milan := consumerOf(t, connection)
 	nm := &offloadingv1beta1.NamespaceMap{
@@ -34,9 +37,13 @@ func TestLongShadowEndpointSlicesAreCounted(t *testing.T) {
 		Name: nm.Namespace, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome", "liqo.io/tenant-namespace": "true"},
 	}}))
 	require.NoError(t, milan.Create(t.Context(), nm))
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: nm.Namespace, Name: "rome"}}
+	tenant.Spec.ClusterID, tenant.Spec.AuthzPolicy = "rome", ptr.To(authv1beta1.TolerateNoHandshake)
+	require.NoError(t, milan.Create(t.Context(), tenant))
 	app, err := manager.New(manager.Options{
-		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1, ConsumerLimits: `{"perNamespace": {"services": 5, "` + name + `": 2}}`,
-		Options: process.Options{Config: asManager(t, connection), ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
+		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1,
+		ConsumerLimits: `{"perNamespace": {"services": 5, "` + name + `": 2}, "tenantNamespace": {"` + slices + `": 2}}`,
+		Options:        process.Options{Config: asManager(t, connection), ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,4 +80,14 @@ func TestLongShadowEndpointSlicesAreCounted(t *testing.T) {
 	for _, refusal := range refusals {
 		assert.True(t, strings.Contains(refusal, "exceeded quota: "+namespacemap.QuotaName) && strings.Contains(refusal, "used: "+name+"=2"), refusal)
 	}
+	slice := func(name string, options ...client.CreateOption) error {
+		return milan.Create(t.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: nm.Namespace, Name: name}}, options...)
+	}
+	for i := range limit {
+		require.NoError(t, slice(fmt.Sprintf("pool-%d", i)))
+	}
+	planetest.Until(t, func(planetest.T) bool {
+		err := slice("more", client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "exceeded quota: "+namespacemap.QuotaName+", requested: "+slices+"=1, used: "+slices+"=2")
+	}, soon, tick, "a further ResourceSlice is refused")
 }

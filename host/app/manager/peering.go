@@ -20,6 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
+	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 	providerslice "github.com/longshore-dev/longshore/host/provider/resourceslice"
 	"github.com/longshore-dev/longshore/host/provider/tenant"
 )
@@ -95,6 +96,10 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 	if err != nil {
 		return err
 	}
+	limits, err := namespacemap.ParseLimits(o.ConsumerLimits)
+	if err != nil {
+		return fmt.Errorf("--consumer-limits: %w", err)
+	}
 	authority, err := certificateAuthority(o)
 	if err != nil {
 		return err
@@ -110,6 +115,7 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 		wrapSetup("nonce", (&tenant.NonceReconciler{Client: mgr.GetClient(), Events: recorder}).SetupWithManager(mgr)),
 		wrapSetup("tenant", (&tenant.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
+			Limits: limits.TenantNamespace, LimitsFrom: passive.Now().Add(namespacemap.CustomCountsAfter),
 		}).SetupWithManager(mgr)),
 		wrapSetup("certificate-leftovers", (&certificate.Leftovers{Client: mgr.GetClient()}).SetupWithManager(mgr)),
 		wrapSetup("resourceslice-remote", (&providerslice.Reconciler{

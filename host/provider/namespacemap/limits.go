@@ -21,7 +21,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// QuotaName is the name of the ResourceQuota in each remote namespace.
+// QuotaName is the name of the ResourceQuota in each namespace of a consumer.
 const QuotaName = "longshore-consumer"
 
 // CustomCountsAfter is how long after the manager's start ResourceQuotas begin to count custom resources. Kubernetes
@@ -35,6 +35,8 @@ type Limits struct {
 	Namespaces int `json:"namespaces"`
 	// PerNamespace is the ResourceQuota of each of them. Without it there is none.
 	PerNamespace corev1.ResourceList `json:"perNamespace"`
+	// TenantNamespace is the ResourceQuota of its tenant namespace. Without it there is none.
+	TenantNamespace corev1.ResourceList `json:"tenantNamespace"`
 	// PerConsumer are the largest sums of these ResourceQuotas. Namespaces get what is left of a sum
 	// in the order in which they ask.
 	PerConsumer corev1.ResourceList `json:"perConsumer"`

@@ -90,7 +90,8 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 		return nil, errStale
 	}
 	status := &offloadingv1beta1.QuotaStatus{
-		Used: usage.sum.DeepCopy(), Ending: quota.Status.Ending, EndingResourceVersion: quota.Status.EndingResourceVersion, Claims: quota.Status.Claims,
+		Used: usage.sum.DeepCopy(), Ending: quota.Status.Ending, EndingResourceVersion: quota.Status.EndingResourceVersion,
+		Abandoned: quota.Status.Abandoned, Claims: quota.Status.Claims,
 	}
 	reserved := map[types.NamespacedName]corev1.ResourceList{}
 	for i := range quota.Status.Reservations {
@@ -118,13 +119,14 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	return status, nil
 }
 
-// taken returns what no other ShadowPod can have: what is used, and what pods hold whose ShadowPods are gone,
-// be it that the manager knows of them or not yet.
+// taken returns what no other ShadowPod can have: what is used, what pods hold whose ShadowPods are gone, be it
+// that the manager knows of them or not yet, and what the consumer's pods hold whose ResourceSlices are gone.
 func taken(status *offloadingv1beta1.QuotaStatus, usage *Usage) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	add(sum, status.Used)
 	add(sum, status.Ending)
 	add(sum, usage.ending)
+	add(sum, status.Abandoned)
 	return sum
 }
 

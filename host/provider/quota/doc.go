@@ -43,6 +43,18 @@
 // seconds, so that any number of ends is one write. A deletion of which it says nothing counts for 90 s: it
 // was not there, or the replica had to list, and does not know the version of the deletion.
 //
+// # What is abandoned
+//
+// A consumer deletes a ResourceSlice, and the garbage collector its Quota, while ShadowPods and pods of its user
+// run. Nothing ends them but the consumer or an administrator. The manager writes what they hold to
+// status.abandoned of every Quota of the consumer, where it is taken until they have ended, or until a slice of
+// that name exists again. A Quota ceases to count when its slice is gone, not when the garbage collector finds it:
+// the manager sees that a slice was deleted before it sees those that were created afterwards. A new Quota is
+// cordoned until its status says what is abandoned. So a consumer never uses more than the slices were granted that
+// existed at the same time. The label of the remote namespaces says whose pods they are; ShadowPods without a
+// creator label count nowhere. A ShadowPod of which the manager's watch does not know yet when a new slice is granted
+// counts there two seconds after its event.
+//
 // # Limits
 //
 // Clocks of replicas that differ by more than 30 s, or an API server with --request-timeout above

@@ -36,6 +36,14 @@ func change(list, amounts corev1.ResourceList, by func(*resource.Quantity, resou
 	}
 }
 
+// Within returns the amounts of the resources that are granted. Of others a Quota admits nothing, whatever is used; the
+// consumer chooses their names, and a status has room for 256.
+func Within(granted, amounts corev1.ResourceList) corev1.ResourceList {
+	within := maps.Clone(amounts)
+	maps.DeleteFunc(within, func(name corev1.ResourceName, _ resource.Quantity) bool { _, ok := granted[name]; return !ok })
+	return within
+}
+
 // larger returns the larger amount of each resource.
 func larger(a, b corev1.ResourceList) corev1.ResourceList {
 	most := a.DeepCopy()
@@ -70,7 +78,13 @@ func exceeded(quota *offloadingv1beta1.Quota, used, requests, wanted corev1.Reso
 	if len(over) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("exceeded quota %s: requested %s; used %s; granted %s", quota.Name, amounts(requests, over), amounts(used, over), amounts(hard, over))
+	abandoned := ""
+	if slices.ContainsFunc(over, func(name corev1.ResourceName) bool {
+		return !quota.Status.Abandoned.Name(name, resource.DecimalSI).IsZero()
+	}) {
+		abandoned = fmt.Sprintf(" (%s by pods of ResourceSlices that are gone, until they have ended)", amounts(quota.Status.Abandoned, over))
+	}
+	return fmt.Sprintf("exceeded quota %s: requested %s; used %s%s; granted %s", quota.Name, amounts(requests, over), amounts(used, over), abandoned, amounts(hard, over))
 }
 
 func amounts(list corev1.ResourceList, names []corev1.ResourceName) string {

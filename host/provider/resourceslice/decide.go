@@ -28,6 +28,10 @@ const (
 // grantedMessage is the message of the condition of a slice that is decided and granted.
 const grantedMessage = "The resources are granted."
 
+// abandonedMessage follows the one of a grant while pods of the consumer's earlier slices take a part of it.
+const abandonedMessage = grantedMessage + " Pods of ResourceSlices that are gone take a part of them until they have ended: " +
+	"the consumer deletes these pods, or creates the ResourceSlice of that name again."
+
 // DefaultClass is the built-in class; the empty one means it, too.
 const DefaultClass = "default"
 
@@ -69,11 +73,13 @@ func DefaultResources() corev1.ResourceList {
 	}
 }
 
-// decision is what the policies have decided about a slice. One of the fields is set.
+// decision is what the policies have decided about a slice. One of the first three fields is set.
 type decision struct {
 	granted corev1.ResourceList
 	// denial is the message of a policy that denies the slice, failure that of one that fails.
 	denial, failure string
+	// hasAbandoned is set while pods of the consumer run that no slice counts.
+	hasAbandoned bool
 }
 
 // asksPolicies reports whether the policies decide about a slice. Otherwise it sets the condition
@@ -115,7 +121,11 @@ func apply(slice *authv1beta1.ResourceSlice, d *decision, offer *Offer, storage 
 		deny(status, reasonResourcesDenied, "No policy of the provider grants resources.", now)
 	default:
 		grant(slice, d.granted, offer, storage)
-		accept(status, grantedMessage, now)
+		message := grantedMessage
+		if d.hasAbandoned {
+			message = abandonedMessage
+		}
+		accept(status, message, now)
 	}
 }
 

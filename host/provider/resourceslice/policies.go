@@ -15,6 +15,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/host/provider/quota"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // decide grants resources. A slice without credentials gets none: what is denied must not look
 // accepted (Q3). The delay is how soon the slice is to be decided again; zero for never.
-func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, namespace *corev1.Namespace) (time.Duration, error) {
+func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, namespace *corev1.Namespace, abandoned corev1.ResourceList) (time.Duration, error) {
 	if slice.Status.AuthParams == nil && tenant.Spec.TenantCondition != authv1beta1.TenantConditionDrained {
 		return 0, nil
 	}
@@ -43,6 +44,7 @@ func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlic
 	if err != nil {
 		return 0, err
 	}
+	decided.hasAbandoned = len(quota.Within(decided.granted, abandoned)) > 0
 	storage := &storagev1.StorageClassList{}
 	if err := r.Client.List(ctx, storage); err != nil {
 		return 0, fmt.Errorf("listing StorageClasses: %w", err)

@@ -96,9 +96,9 @@ func (r *rig) pass(t *testing.T) (retryAfter time.Duration, event string) {
 	t.Helper()
 	before := r.slice.DeepCopy()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "rome"}}}
-	retryAfter, err := r.decide(t.Context(), r.slice, &authv1beta1.Tenant{}, namespace)
+	retryAfter, err := r.decide(t.Context(), r.slice, &authv1beta1.Tenant{}, namespace, nil)
 	require.NoError(t, err)
-	require.NoError(t, r.keepQuota(t.Context(), r.slice, authv1beta1.TenantConditionActive))
+	require.NoError(t, r.keepQuota(t.Context(), r.slice, authv1beta1.TenantConditionActive, nil))
 	r.recordDecision(r.slice, before)
 	select {
 	case event = <-r.events.Events:

@@ -2,12 +2,14 @@ package resourceslice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -15,20 +17,25 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
+	counting "github.com/longshore-dev/longshore/host/provider/quota"
 )
 
 // quotaSpec returns the Quota of an accepted slice (wire P4.4). It follows the Tenant itself, too: its
 // slices get their annotation later. It is pure.
 func quotaSpec(slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
 	spec := &offloadingv1beta1.QuotaSpec{
-		User:              authentication.SliceSubject(ptr.Deref(slice.Spec.ConsumerClusterID, ""), slice.Name).User,
-		LimitsEnforcement: enforcement, Resources: slice.Status.Resources,
+		User: userOf(slice), LimitsEnforcement: enforcement, Resources: slice.Status.Resources,
 	}
 	if condition == authv1beta1.TenantConditionCordoned || isUnauthenticated(&slice.Status) ||
 		authentication.IsCordonedBy(slice, authv1beta1.CordonAnnotation) || authentication.IsCordonedBy(slice, authv1beta1.CordonTenantAnnotation) {
 		spec.Cordoned = ptr.To(true)
 	}
 	return spec
+}
+
+// userOf returns the user whose pods the Quota of a slice counts.
+func userOf(slice *authv1beta1.ResourceSlice) string {
+	return authentication.SliceSubject(ptr.Deref(slice.Spec.ConsumerClusterID, ""), slice.Name).User
 }
 
 // isUnauthenticated reports whether the credentials of a slice are denied. Its consumer could send
@@ -40,12 +47,12 @@ func isUnauthenticated(status *authv1beta1.ResourceSliceStatus) bool {
 }
 
 // keepQuota brings the Quota of a slice in line with the slice and with its Tenant.
-func (r *Reconciler) keepQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition) error {
+func (r *Reconciler) keepQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, abandoned corev1.ResourceList) error {
 	// Another controller may have granted what its consumer asks for.
 	if !isAccepted(&slice.Status) || quantity.CheckList(slice.Status.Resources) != nil {
 		return r.cordonQuotas(ctx, slice)
 	}
-	return r.ensureQuota(ctx, slice, quotaSpec(slice, condition, r.LimitsEnforcement))
+	return r.ensureQuota(ctx, slice, quotaSpec(slice, condition, r.LimitsEnforcement), counting.Within(slice.Status.Resources, abandoned))
 }
 
 // ownQuotas returns the Quotas of a slice. The owner identifies them, since the consumer can change the
@@ -76,6 +83,11 @@ func (r *Reconciler) cordonQuotas(ctx context.Context, slice *authv1beta1.Resour
 func (r *Reconciler) updateQuota(ctx context.Context, quota *offloadingv1beta1.Quota, change func(*offloadingv1beta1.Quota)) error {
 	before := quota.DeepCopy()
 	change(quota)
+	return r.writeQuota(ctx, before, quota)
+}
+
+// writeQuota writes a Quota that has changed.
+func (r *Reconciler) writeQuota(ctx context.Context, before, quota *offloadingv1beta1.Quota) error {
 	if quantity.Equal(before, quota) {
 		return nil
 	}
@@ -117,23 +129,45 @@ func (r *Reconciler) leaveClass(ctx context.Context, slice *authv1beta1.Resource
 	return nil
 }
 
-// ensureQuota keeps the Quota of an accepted slice, which has the name of its user.
+// ensureQuota keeps the Quota of an accepted slice, which has the name of its user. The Quota counts what the consumer's
+// abandoned pods hold before it grants anything: a new one is cordoned until then.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch;create;update
-func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, spec *offloadingv1beta1.QuotaSpec) error {
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas/status,verbs=patch
+func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, spec *offloadingv1beta1.QuotaSpec, abandoned corev1.ResourceList) error {
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: spec.User, Namespace: slice.Namespace}}
-	if _, err := ctrl.CreateOrUpdate(ctx, r.Client, quota, func() error {
-		// An equal list stays as it is, since quantities have several forms.
-		if !quantity.Equal(quota.Spec, *spec) {
-			quota.Spec = *spec
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(quota), quota)
+	if apierrors.IsNotFound(err) {
+		held := *spec
+		if len(abandoned) > 0 {
+			held.Cordoned = ptr.To(true)
 		}
-		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.QuotaClassAnnotation, classOf(slice))
-		if err := controllerutil.SetControllerReference(slice, quota, r.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
-			return fmt.Errorf("setting the owner of Quota %q: %w", quota.Name, err)
+		if err = r.shape(quota, slice, &held); err == nil {
+			err = r.Client.Create(ctx, quota)
 		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("writing Quota %s/%s: %w", quota.Namespace, quota.Name, err)
 	}
+	if err != nil {
+		return fmt.Errorf("reading or creating Quota %s/%s: %w", quota.Namespace, quota.Name, err)
+	}
+	if before := quota.DeepCopy(); !quantity.Equal(before.Status.Abandoned, abandoned) {
+		quota.Status.Abandoned = abandoned
+		if err := r.Client.Status().Patch(ctx, quota, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("writing the status of Quota %s/%s: %w", quota.Namespace, quota.Name, err)
+		}
+	}
+	before := quota.DeepCopy()
+	return errors.Join(r.shape(quota, slice, spec), r.writeQuota(ctx, before, quota))
+}
+
+// shape gives a Quota the content of one of a slice.
+func (r *Reconciler) shape(quota *offloadingv1beta1.Quota, slice *authv1beta1.ResourceSlice, spec *offloadingv1beta1.QuotaSpec) error {
+	if err := controllerutil.SetControllerReference(slice, quota, r.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
+		return fmt.Errorf("setting the owner of Quota %q: %w", quota.Name, err)
+	}
+	// An equal list stays as it is, since quantities have several forms.
+	if !quantity.Equal(quota.Spec, *spec) {
+		quota.Spec = *spec
+	}
+	metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.QuotaClassAnnotation, classOf(slice))
 	return nil
 }

@@ -68,7 +68,7 @@ func TestAQuotaFollowsItsSlice(t *testing.T) {
 		require.NoError(t, r.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-rome", Name: romeUser}, quota))
 	}
 	slice := grantedSlice(authv1beta1.ResourceSliceConditionAccepted, nil)
-	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive))
+	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive, nil))
 	get()
 	assert.True(t, metav1.IsControlledBy(quota, slice))
 
@@ -76,13 +76,13 @@ func TestAQuotaFollowsItsSlice(t *testing.T) {
 	require.NoError(t, r.Client.Status().Update(t.Context(), quota))
 	quota.Spec.Resources = list(map[corev1.ResourceName]string{"cpu": "9999"})
 	require.NoError(t, r.Client.Update(t.Context(), quota))
-	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive))
+	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive, nil))
 	get()
 	assert.Equal(t, "4", quota.Spec.Resources.Cpu().String(), "edits are reverted")
 	assert.Equal(t, "1", quota.Status.ObservedResourceVersion, "the status is the webhook's")
 
 	version := quota.ResourceVersion
-	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive))
+	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive, nil))
 	get()
 	assert.Equal(t, version, quota.ResourceVersion, "an equal Quota is not written")
 }

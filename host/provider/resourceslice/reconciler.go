@@ -39,6 +39,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
+	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
 const (
@@ -90,7 +91,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			// Annotations cordon a slice; other controllers grant resources in its status.
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.NewPredicateFuncs(isOfAnotherClass),
 		))).
-		Owns(&offloadingv1beta1.Quota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&offloadingv1beta1.Quota{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: startsOrEndsAbandoned},
+		))).
 		// What is granted names the classes that exist; the webhook refuses claims of others.
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return r.requests(ctx)
@@ -109,6 +112,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func isOfAnotherClass(object client.Object) bool {
 	slice, ok := object.(*authv1beta1.ResourceSlice)
 	return ok && classOf(slice) != DefaultClass
+}
+
+// startsOrEndsAbandoned reports whether a Quota begins or ceases to count pods of slices that are gone.
+func startsOrEndsAbandoned(ev event.UpdateEvent) bool {
+	before, okBefore := ev.ObjectOld.(*offloadingv1beta1.Quota)
+	after, okAfter := ev.ObjectNew.(*offloadingv1beta1.Quota)
+	return okBefore && okAfter && (len(before.Status.Abandoned) == 0) != (len(after.Status.Abandoned) == 0)
 }
 
 // isReplicated reports whether an object is a copy of a consumer's.
@@ -158,14 +168,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	abandoned, err := quota.Abandoned(ctx, r.Client, slice.Namespace, userOf(slice))
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("counting what no Quota counts: %w", err)
+	}
 	result, notIssued := r.authenticate(ctx, slice, tenant)
 	// The resources are decided even so: the consumer could keep its grant with a request that fails.
-	retryAfter, err := r.decide(ctx, slice, tenant, namespace)
+	retryAfter, err := r.decide(ctx, slice, tenant, namespace, abandoned)
 	if err != nil {
 		return ctrl.Result{}, errors.Join(notIssued, err, r.writeStatus(ctx, slice, before))
 	}
 	// The Quota comes first: the consumer may use what the status grants at once.
-	if err := r.keepQuota(ctx, slice, tenant.Spec.TenantCondition); err != nil {
+	if err := r.keepQuota(ctx, slice, tenant.Spec.TenantCondition, abandoned); err != nil {
 		return ctrl.Result{}, errors.Join(notIssued, err)
 	}
 	r.recordDecision(slice, before)

@@ -88,7 +88,7 @@ func newProvider(t *testing.T, functions ...policytest.Func) *provider {
 		Data:       map[string][]byte{"csr": p.slice.Spec.CSR, "certificate": selfSigned(t, key, certificateEnd)},
 	}
 	p.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(authentication.TenantNamespace("rome"), p.slice, p.tenant, issued).
-		WithStatusSubresource(p.slice, &certificatesv1.CertificateSigningRequest{}).
+		WithStatusSubresource(p.slice, &offloadingv1beta1.Quota{}, &certificatesv1.CertificateSigningRequest{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				if _, ok := object.(*corev1.Secret); ok && p.unavailable != nil {

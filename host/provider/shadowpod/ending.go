@@ -20,9 +20,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/fair"
-	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
-	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -32,7 +30,8 @@ const endingDelay = 2 * time.Second
 
 // Ending counts, in the status of Quotas, what pods hold whose ShadowPods are gone. Without it, a consumer
 // could use its grant again and again: its pods may ignore the signal to end, and it chooses how long their
-// kubelets wait. Until it has written, the webhook counts the ShadowPods that it has seen deleted.
+// kubelets wait. Until it has written, the webhook counts the ShadowPods that it has seen deleted. It counts there, too,
+// what a consumer's pods hold whose ResourceSlices are gone, and with them their Quotas.
 type Ending struct {
 	Client client.Client
 
@@ -42,8 +41,10 @@ type Ending struct {
 	deleted map[types.NamespacedName]uint64
 }
 
-// SetupWithManager watches the pods of ShadowPods.
+// SetupWithManager watches ShadowPods and their pods.
 //
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
@@ -61,13 +62,18 @@ func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
 			// Listing from the cache fails only while the process stops.
 			ctrl.LoggerFrom(ctx).Error(err, "Listing Quotas failed")
 		}
+		isCounted := false
 		for i := range list.Items {
 			if quota.LabelValue(list.Items[i].Spec.User) != user {
 				continue
 			}
+			isCounted = true
 			key := client.ObjectKeyFromObject(&list.Items[i])
 			e.note(key, deletion)
 			queue.AddAfter(reconcile.Request{NamespacedName: key}, endingDelay)
+		}
+		if !isCounted {
+			e.enqueueConsumer(ctx, object, queue)
 		}
 	}
 	isEnding := func(ctx context.Context, pod client.Object, queue requests) {
@@ -76,8 +82,24 @@ func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("quota-ending").
-		For(&offloadingv1beta1.Quota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&offloadingv1beta1.Quota{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: abandonedChanged},
+		))).
+		// With a Quota, its user's pods begin or cease to count in the others.
+		Watches(&offloadingv1beta1.Quota{}, handler.Funcs{
+			CreateFunc: func(ctx context.Context, ev event.CreateEvent, q requests) {
+				if !ev.IsInInitialList {
+					e.enqueueConsumer(ctx, ev.Object, q)
+				}
+			},
+			DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) { e.enqueueConsumer(ctx, ev.Object, q) },
+		}).
 		Watches(&offloadingv1beta1.ShadowPod{}, handler.Funcs{
+			UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, q requests) {
+				if statusChanged(ev) {
+					changed(ctx, ev.ObjectNew, "", q)
+				}
+			},
 			DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) {
 				deletion := ev.Object.GetResourceVersion()
 				if ev.DeleteStateUnknown {
@@ -93,6 +115,33 @@ func (e *Ending) SetupWithManager(mgr ctrl.Manager) error {
 		}).
 		WithOptions(fair.Options(mgr.GetClient(), 1)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), e))
+}
+
+// enqueueConsumer enqueues the Quotas of the consumer that an object belongs to.
+func (e *Ending) enqueueConsumer(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	quotas, err := quota.OfConsumer(ctx, e.Client, object.GetNamespace())
+	if err != nil {
+		// Reading from the cache fails only while the process stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Finding the Quotas of a consumer failed", "namespace", object.GetNamespace())
+	}
+	for i := range quotas {
+		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&quotas[i])}, endingDelay)
+	}
+}
+
+// abandonedChanged reports whether another process has written what this one writes: an earlier version of the webhook
+// drops it.
+func abandonedChanged(ev event.UpdateEvent) bool {
+	before, okBefore := ev.ObjectOld.(*offloadingv1beta1.Quota)
+	after, okAfter := ev.ObjectNew.(*offloadingv1beta1.Quota)
+	return okBefore && okAfter && !quantity.Equal(before.Status.Abandoned, after.Status.Abandoned)
+}
+
+// statusChanged reports whether a ShadowPod may count for other resources than before.
+func statusChanged(ev event.UpdateEvent) bool {
+	before, okBefore := ev.ObjectOld.(*offloadingv1beta1.ShadowPod)
+	after, okAfter := ev.ObjectNew.(*offloadingv1beta1.ShadowPod)
+	return okBefore && okAfter && (before.Status.Phase != after.Status.Phase || !quantity.Equal(before.Status.Requests, after.Status.Requests))
 }
 
 // note remembers the resource version of a deletion, if it is one.
@@ -131,7 +180,8 @@ func (e *Ending) forget(grant types.NamespacedName, written string) {
 	}
 }
 
-// Reconcile writes what the pods of a Quota's user hold whose ShadowPods are gone.
+// Reconcile writes what the pods of a Quota's user hold whose ShadowPods are gone, and the consumer's whose ResourceSlices
+// are.
 func (e *Ending) Reconcile(ctx context.Context, grant *offloadingv1beta1.Quota) (ctrl.Result, error) {
 	newest, pods := e.newestDeletion(grant), &corev1.PodList{}
 	err := e.Client.List(ctx, pods, client.MatchingLabels{offloadingv1beta1.CreatorUserLabel: quota.LabelValue(grant.Spec.User)}, client.UnsafeDisableDeepCopy)
@@ -148,39 +198,36 @@ func (e *Ending) Reconcile(ctx context.Context, grant *offloadingv1beta1.Quota) 
 			ending = append(ending, &pods.Items[i])
 		}
 	}
-	if err := e.write(ctx, grant, quota.HeldBy(ending), newest); err != nil {
+	abandoned, err := quota.Abandoned(ctx, e.Client, grant.Namespace, grant.Spec.User)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("counting what no Quota counts: %w", err)
+	}
+	granted := grant.Spec.Resources
+	if err := e.write(ctx, grant, quota.Within(granted, quota.HeldBy(ending)), quota.Within(granted, abandoned), newest); err != nil {
 		return ctrl.Result{}, err
 	}
 	e.forget(client.ObjectKeyFromObject(grant), newest)
 	return ctrl.Result{}, nil
 }
 
-// counts reports whether a pod runs for no ShadowPod, also one that the garbage collector has not deleted yet.
-// One that has its ShadowPod counts with it.
+// counts reports whether a pod runs for no ShadowPod.
 func (e *Ending) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if podend.IsTerminal(pod.Status.Phase) || pod.DeletionTimestamp == nil && !metadata.WasCreatedFor(pod, offloadingv1beta1.ShadowPodGVK) {
-		return false, nil
-	}
 	shadow := &offloadingv1beta1.ShadowPod{}
 	err := e.Client.Get(ctx, client.ObjectKeyFromObject(pod), shadow)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading ShadowPod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	for _, owner := range pod.OwnerReferences {
-		if err == nil && owner.UID == shadow.UID {
-			return false, nil
-		}
-	}
-	return true, nil
+	return quota.Outlives(pod, func(uid types.UID) bool { return err == nil && uid == shadow.UID }), nil
 }
 
-func (e *Ending) write(ctx context.Context, grant *offloadingv1beta1.Quota, held corev1.ResourceList, newest string) error {
-	if quantity.Equal(grant.Status.Ending, held) && grant.Status.EndingResourceVersion == newest {
+func (e *Ending) write(ctx context.Context, grant *offloadingv1beta1.Quota, held, abandoned corev1.ResourceList, newest string) error {
+	if quantity.Equal(grant.Status.Ending, held) && quantity.Equal(grant.Status.Abandoned, abandoned) && grant.Status.EndingResourceVersion == newest {
 		return nil
 	}
 	patch, err := mergePatch(map[string]any{
 		"metadata": map[string]any{"uid": grant.UID}, "status": map[string]any{
 			"ending": replacement(grant.Status.Ending, held), "endingResourceVersion": newest,
+			"abandoned": replacement(grant.Status.Abandoned, abandoned),
 		},
 	})
 	if err != nil {

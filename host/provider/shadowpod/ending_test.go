@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
@@ -28,6 +29,7 @@ func endingClient(t *testing.T, before corev1.ResourceList, objects ...client.Ob
 	require.NoError(t, err)
 	grant := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "quota-1"}}
 	grant.Spec.User, grant.Status.Ending = endingUser, before
+	grant.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, grant)...).WithStatusSubresource(grant).Build()
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(grant), grant))
 	return c, grant
@@ -94,6 +96,39 @@ func TestPodsThatDoNotEndCount(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(grant), grant))
 			assert.Equal(t, tc.want, grant.Status.Ending.Cpu().String())
+		})
+	}
+}
+
+// What is written, or what a webhook of an earlier version has dropped, is decided again.
+func TestChangesOfWhatCounts(t *testing.T) {
+	cpus := func(amount string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+	}
+	shadow := func(phase corev1.PodPhase, requests corev1.ResourceList) client.Object {
+		s := &offloadingv1beta1.ShadowPod{}
+		s.Status.Phase, s.Status.Requests, s.Status.Reason = phase, requests, string(phase)
+		return s
+	}
+	grant := func(abandoned corev1.ResourceList) client.Object {
+		q := &offloadingv1beta1.Quota{}
+		q.Status.Abandoned, q.Status.Used = abandoned, cpus("1")
+		return q
+	}
+	for name, tc := range map[string]struct {
+		before, after client.Object
+		changed       func(event.UpdateEvent) bool
+		want          bool
+	}{
+		"a ShadowPod finishes":           {shadow(corev1.PodRunning, nil), shadow(corev1.PodFailed, nil), statusChanged, true},
+		"its pod has more":               {shadow(corev1.PodRunning, nil), shadow(corev1.PodRunning, cpus("2")), statusChanged, true},
+		"a ShadowPod in another form":    {shadow(corev1.PodRunning, cpus("2")), shadow(corev1.PodRunning, cpus("2000m")), statusChanged, false},
+		"abandoned pods are dropped":     {grant(cpus("2")), grant(nil), abandonedChanged, true},
+		"what else the webhook writes":   {grant(cpus("2")), grant(cpus("2")), abandonedChanged, false},
+		"abandoned pods in another form": {grant(cpus("2")), grant(cpus("2000m")), abandonedChanged, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, tc.changed(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}))
 		})
 	}
 }

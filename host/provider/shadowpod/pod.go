@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
@@ -33,6 +34,11 @@ func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, offloadingv1beta1.ShadowPodGVK)},
 		},
 		Spec: *shadow.Spec.Pod.DeepCopy(),
+	}
+	if ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 1) == 0 {
+		// The API server would remove the pod at once, and its Quota would be free, while containers still run where
+		// the kubelet is away.
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	}
 	pod.Spec.EphemeralContainers = nil // a pod cannot be created with them: updateSpec adds them
 	return pod

@@ -118,3 +118,15 @@ func TestRunningPodIsNotRefused(t *testing.T) {
 	assert.NotContains(t, out.writes, "patch shadowpod status")
 	assert.Contains(t, out.writes, "patch pod")
 }
+
+// A pod without a grace period is gone at once, whether or not its containers are.
+func TestAPodIsEndedByItsKubelet(t *testing.T) {
+	for name, tc := range map[string]struct{ period, want *int64 }{
+		"the default": {}, "none": {ptr.To[int64](0), ptr.To[int64](1)}, "another": {ptr.To[int64](90), ptr.To[int64](90)},
+	} {
+		s := shadow(nil)
+		s.Spec.Pod.TerminationGracePeriodSeconds = tc.period
+		assert.Equal(t, tc.want, ForgePod(s).Spec.TerminationGracePeriodSeconds, name)
+		assert.Equal(t, tc.period, s.Spec.Pod.TerminationGracePeriodSeconds, name)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,10 @@ type Reconciler struct {
 	Clock    clock.PassiveClock
 	Issuer   *certificate.Issuer
 	Endpoint *certificate.Endpoint
+	// Limits are those of the ResourceQuota of each tenant namespace. Without them there is none.
+	Limits corev1.ResourceList
+	// LimitsFrom is when it can be created.
+	LimitsFrom time.Time
 }
 
 // SetupWithManager registers watches on Tenants and on what their state depends on.
@@ -73,6 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&rbacv1.RoleBinding{}).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
 		Watches(&corev1.Secret{}, ofNamespace, hasLabel(authentication.NonceLabel)).
+		Watches(&corev1.ResourceQuota{}, ofNamespace, builder.WithPredicates(limitsChange())).
 		Watches(&authv1beta1.Renew{}, ofNamespace, ofConsumer).
 		// Slices and maps that arrive after a cordon or a drain are treated like those before it. A slice
 		// whose annotations change is compared again: the cache may have been stale when a cordon ended.
@@ -122,6 +128,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, tenant *authv1beta1.Tenant) 
 	if err := r.prepare(ctx, tenant); err != nil {
 		return ctrl.Result{}, err
 	}
+	limitAfter, notLimited := r.limit(ctx, tenant)
+	result, err := r.decide(ctx, tenant)
+	if limitAfter > 0 && (result.RequeueAfter == 0 || limitAfter < result.RequeueAfter) {
+		result.RequeueAfter = limitAfter
+	}
+	return result, errors.Join(notLimited, err)
+}
+
+// decide gives the consumer its credentials and rights, or takes them.
+func (r *Reconciler) decide(ctx context.Context, tenant *authv1beta1.Tenant) (ctrl.Result, error) {
 	if tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
 		return ctrl.Result{}, r.drain(ctx, tenant)
 	}

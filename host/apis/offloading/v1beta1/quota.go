@@ -79,6 +79,9 @@ type QuotaStatus struct {
 	// EndingResourceVersion is that of the newest deletion of a ShadowPod that Ending accounts for. The
 	// webhook counts what is deleted later.
 	EndingResourceVersion string `json:"endingResourceVersion,omitempty"`
+	// Abandoned is what pods of the consumer hold that no Quota counts, since their ResourceSlices are gone. It counts
+	// in each Quota of the consumer. The manager writes it.
+	Abandoned corev1.ResourceList `json:"abandoned,omitempty"`
 	// Reservations of ShadowPods that were admitted and that are not observed yet.
 	// +listType=atomic
 	Reservations []QuotaReservation `json:"reservations,omitempty"`

@@ -480,6 +480,13 @@ func (in *QuotaStatus) DeepCopyInto(out *QuotaStatus) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Abandoned != nil {
+		in, out := &in.Abandoned, &out.Abandoned
+		*out = make(v1.ResourceList, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.Reservations != nil {
 		in, out := &in.Reservations, &out.Reservations
 		*out = make([]QuotaReservation, len(*in))
