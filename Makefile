@@ -9,7 +9,7 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 
 GO       ?= go
-# The modules that take longest come first: two are tested at a time.
+# The modules that take longest come first.
 TESTED   := hack/demo . hack/release hack/site sdk plugins hack/alerts
 # hack/e2e needs root and real nodes: only the target e2e runs its tests.
 LINTED   := $(TESTED) hack/e2e
@@ -31,19 +31,19 @@ PKG      ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
 
-# The folders that are tested one after the other: host is a part of the module . that takes long.
-LANES    := $(if $(filter .,$(TESTED)),host) $(TESTED)
+# The folders whose packages are tested one after the other. Parts of modules that take long are some of their own.
+LANES    := $(if $(filter hack/demo,$(TESTED)),hack/demo/rig) $(if $(filter .,$(TESTED)),host/app host) $(TESTED)
 # Tests that take long, or measure time, are named TestLong…: only test-long and a `go test` by hand
 # run them. The linter vets.
 TEST     := $(GO) test -vet=off -skip ^TestLong
 # The folders of packages that have a line like the first argument in the files *$(2).go.
 packages_with = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r d; do ! grep -qsE $(1) "$$d"/*$(2).go || echo "$$d"; done
-# Tests all folders with the flags given, also after a failure, and names those that failed. Two
+# Tests all lanes with the flags given, also after a failure, and names those that failed. Three
 # run at a time, because tests against control planes wait much of their time, and one package of
 # each (-p 1), because a control plane is slow when eight tests share two cores; go writes the output
 # of each package at once.
-test_modules = { failed=$$(printf '%s\n' $(LANES) | xargs -P 2 -I{} sh -c '(cd {} && packages=./...; [ {} != . ] || packages=$$($(GO) list ./... | grep -v longshore/host); \
-	$(TEST) $(1) $$packages) >&3 || echo {}'); } 3>&1; \
+test_modules = { failed=$$(printf '%s\n' $(LANES) | xargs -P 3 -I{} sh -c 'packages=./...; case {} in .) lane=longshore/host;; host) lane=host/app;; hack/demo) lane=demo/rig;; *) lane=;; esac; \
+	(cd {} && { [ -z "$$lane" ] || packages=$$($(GO) list ./... | grep -v "$$lane"); } && $(TEST) $(1) $$packages) >&3 || echo {}'); } 3>&1; \
 	echo "left out: $$(grep -rh --include='*_test.go' '^func TestLong' . | wc -l) tests that take long or measure time; run them with: make test-long"; \
 	[ -z "$$failed" ] || { echo "tests failed in:" $$failed >&2; exit 1; }
 

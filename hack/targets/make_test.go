@@ -38,14 +38,14 @@ func TestMakeTestsEveryModuleAndNamesThoseThatFail(t *testing.T) {
 	}
 }
 
-// The packages of host are tested beside the others, and each package once.
+// The packages that take long are tested beside the others, and each package once.
 func TestMakeTestsEachPackageOnce(t *testing.T) {
 	dir := t.TempDir()
 	calls, fake := filepath.Join(dir, "calls"), filepath.Join(dir, "go")
 	const module = "github.com/longshore-dev/longshore"
-	script := "#!/bin/sh\ncase $1 in list) echo " + module + "/cmd; echo " + module + "/host; echo " + module + "/host/app;; *) echo \"$(basename \"$PWD\") $*\" >> " + calls + ";; esac\n"
+	script := "#!/bin/sh\ncase $1 in list) echo " + module + "/cmd; echo " + module + "/host; echo " + module + "/host/app; echo " + module + "/hack/demo/rig;; *) echo \"$(basename \"$PWD\") $*\" >> " + calls + ";; esac\n"
 	require.NoError(t, os.WriteFile(fake, []byte(script), 0o700))
-	cmd := exec.CommandContext(t.Context(), "make", "-o", "builtins", "test-fast", "GO="+fake, "TESTED=. sdk")
+	cmd := exec.CommandContext(t.Context(), "make", "-o", "builtins", "test-fast", "GO="+fake, "TESTED=. hack/demo sdk")
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	cmd.Dir = root
@@ -55,7 +55,11 @@ func TestMakeTestsEachPackageOnce(t *testing.T) {
 	content, err := os.ReadFile(calls)
 	require.NoError(t, err)
 	const test = " test -vet=off -skip ^TestLong -short -timeout 10m "
-	assert.ElementsMatch(t, []string{"host" + test + "./...", filepath.Base(root) + test + module + "/cmd", "sdk" + test + "./..."}, strings.Split(strings.TrimSpace(string(content)), "\n"))
+	assert.ElementsMatch(t, []string{
+		"host" + test + module + "/cmd " + module + "/host " + module + "/hack/demo/rig", "app" + test + "./...",
+		"demo" + test + module + "/cmd " + module + "/host " + module + "/host/app", "rig" + test + "./...",
+		filepath.Base(root) + test + module + "/cmd " + module + "/hack/demo/rig", "sdk" + test + "./...",
+	}, strings.Split(strings.TrimSpace(string(content)), "\n"), "the list is the same in each folder here")
 }
 
 // A finding of the linter must not hide the results of the tests.
