@@ -103,7 +103,7 @@ func withoutBinary(accepted string) string {
 
 func (c *checker) checkBinary(raw []byte) error {
 	switch {
-	case !mayHaveSlowText(raw):
+	case !mayHaveSlowAmount(raw, isTextOfProtobuf):
 		return nil
 	case c.needsJSON.Swap(true):
 		return &AmountError{"it is in Protocol Buffers, which were not asked for, and may have an amount that takes long to decode"}
@@ -195,7 +195,7 @@ const lengthOfFrame = 4
 // checkDocument returns an [AmountError] for an object, a list, or an event of a watch. Few documents have what
 // looks like a long amount: a label, say, is decoded as it is.
 func checkDocument(raw []byte, types *runtime.Scheme, isEvent bool) error {
-	if !mayHaveSlowAmount(raw) {
+	if !mayHaveSlowAmount(raw, isValueOfJSON) {
 		return nil
 	}
 	// Of members with the same name, a decoder decodes each, and others see the last.
@@ -251,103 +251,25 @@ func isSlow(text string) bool {
 	return len(text) > maxSlowText || isNegative && len(strings.TrimLeft(strings.TrimSpace(negative), "0")) > maxSlowExponent
 }
 
-// borders are the bytes before and behind a value. Kubernetes removes spaces around an amount, some of which have
-// several bytes.
-var borders = func() (table [256]bool) {
-	for c := range table {
-		table[c] = c >= 0x80 || strings.IndexByte("\":,[]{} \t\r\n", byte(c)) >= 0
-	}
-	return table
-}()
-
-// mayHaveSlowAmount reports whether JSON has a value, quoted or not, of which isSlow may be true: it is only a
-// number with a long negative exponent, or begins with a long one.
-func mayHaveSlowAmount(raw []byte) bool {
-	n, before := noNumber, byte(0)
-	for _, c := range raw {
-		switch {
-		case c >= '0' && c <= '9' || c == '.':
-			if n.digit(c); n.length > maxSlowText-longestSuffix {
-				return true
-			}
-		case c == '-' || c == '+':
-			n.sign(c, before)
-		case c|0x20 == 'e':
-			n.beginExponent()
-		default:
-			if borders[c] && n.hasSlowExponent() {
-				return true
-			}
-			n = noNumber
-			if borders[c] {
-				n.length = 0
-			}
-		}
-		before = c
-	}
-	return n.hasSlowExponent()
-}
-
-const none = -1
-
-// noNumber is what can be no number any more.
-var noNumber = number{length: none, exponent: none}
-
 // longestSuffix is the most that an amount has beside digits: signs, and a suffix.
 const longestSuffix = 8
 
-// number is what was read of a value: its length, and that of its exponent without zeros at the beginning, which
-// is none before it begins.
-type number struct {
-	length, exponent int
-	isNegative       bool // Its exponent is.
-}
-
-func (n *number) digit(c byte) {
-	if n.length == none {
-		return
-	}
-	n.length++
-	if n.exponent > 0 || n.exponent == 0 && c != '0' {
-		n.exponent++
-	}
-}
-
-// sign reads a sign, which can only be first in a number or in its exponent.
-func (n *number) sign(c, before byte) {
-	switch {
-	case n.length <= 0:
-	case n.exponent == none || before|0x20 != 'e':
-		*n = noNumber
-	default:
-		n.isNegative = c == '-'
-	}
-}
-
-func (n *number) beginExponent() {
-	if n.length <= 0 || n.exponent != none {
-		*n = noNumber
-		return
-	}
-	n.exponent = 0
-}
-
-func (n *number) hasSlowExponent() bool {
-	return n.length > 0 && n.isNegative && n.exponent > maxSlowExponent
-}
-
-// mayHaveSlowText reports whether Protocol Buffers have an amount of which isSlow may be true. There, a text is
-// behind its length.
-func mayHaveSlowText(raw []byte) bool {
+// mayHaveSlowAmount reports whether an answer has what may be an amount of which isSlow is true: a number with a long
+// negative exponent, or many digits. isValue reports whether all the characters of a number between two indexes may
+// be a value, and no part of one, as in the name of an image or a UID.
+func mayHaveSlowAmount(raw []byte, isValue func(raw []byte, begin, end int) bool) bool {
 	for at := bytes.IndexByte(raw, '-'); at >= 0; {
-		if at > 1 && raw[at-1]|0x20 == 'e' && isDigit(raw[at-2]) && hasLongExponent(raw[at+1:]) && beginsText(raw, at) {
-			return true
+		next := at + 1
+		if at > 1 && raw[at-1]|0x20 == 'e' && isDigit(raw[at-2]) && hasLongExponent(raw[next:]) {
+			begin, end := around(raw, at, isOfNumber)
+			if isValue(raw, begin, end) {
+				return true
+			}
+			next = end
 		}
-		next := bytes.IndexByte(raw[at+1:], '-')
-		if next < 0 {
-			break
+		if at = bytes.IndexByte(raw[next:], '-'); at >= 0 {
+			at += next
 		}
-		at += 1 + next
 	}
 	const enough = maxSlowText - longestSuffix
 	for at := 0; at < len(raw); at += enough / 2 { // Each such run of digits has one of these.
@@ -359,7 +281,7 @@ func mayHaveSlowText(raw []byte) bool {
 }
 
 func hasLongExponent(raw []byte) bool {
-	digits := bytes.TrimLeft(raw, "0")
+	digits := bytes.TrimLeft(raw[:min(len(raw), maxSlowText)], "0")
 	for i := range maxSlowExponent + 1 {
 		if i >= len(digits) || digits[i] < '0' || digits[i] > '9' {
 			return false
@@ -368,11 +290,16 @@ func hasLongExponent(raw []byte) bool {
 	return true
 }
 
-// beginsText reports whether what may be a number around an index begins a text. The byte before it is then the
-// end of its length: one that is not printed, or not more than the length. The name of an image, say, has
-// something else before what looks like a number.
-func beginsText(raw []byte, at int) bool {
-	begin, end := around(raw, at, isOfNumber)
+// isValueOfJSON looks for what is around a value, quoted or not. Kubernetes removes spaces around an amount, some of
+// which have several bytes.
+func isValueOfJSON(raw []byte, begin, end int) bool {
+	isBorder := func(c byte) bool { return c >= 0x80 || strings.IndexByte("\":,[]{} \t\r\n", c) >= 0 }
+	return (begin == 0 || isBorder(raw[begin-1])) && (end == len(raw) || isBorder(raw[end]))
+}
+
+// isTextOfProtobuf looks for the end of a length, which is before a text: it is a byte that is not printed, or not
+// more than the length. The next field may begin with a character of a number.
+func isTextOfProtobuf(raw []byte, begin, end int) bool {
 	if begin == 0 {
 		return true
 	}

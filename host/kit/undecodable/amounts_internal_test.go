@@ -25,9 +25,9 @@ func FuzzSlowAmountsAreSeen(f *testing.F) {
 		}
 		document := `{"kind":"Pod","status":{"allocatedResources":{"cpu":` + string(quoted) + `}}}`
 		if isSlow(text) {
-			require.True(t, mayHaveSlowAmount([]byte(document)), document)
+			require.True(t, mayHaveSlowAmount([]byte(document), isValueOfJSON), document)
 			before := append([]byte("3e"), binary.AppendUvarint([]byte{0x0A}, uint64(len(text)))...)
-			require.True(t, mayHaveSlowText(append(append(before, text...), "3e-9"...)), text)
+			require.True(t, mayHaveSlowAmount(append(append(before, text...), "3e-9"...), isTextOfProtobuf), text)
 		}
 	})
 }
@@ -36,6 +36,6 @@ func BenchmarkMayHaveSlowAmount(b *testing.B) {
 	document := []byte(strings.Repeat(`{"metadata":{"name":"web-5d8c","uid":"12345678-3e12-4567-89ab-0123456789ab"},"spec":{"cpu":"1500m"}},`, 10_000))
 	b.SetBytes(int64(len(document)))
 	for b.Loop() {
-		require.False(b, mayHaveSlowAmount(document))
+		require.False(b, mayHaveSlowAmount(document, isValueOfJSON))
 	}
 }

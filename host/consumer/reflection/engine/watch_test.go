@@ -86,10 +86,11 @@ func (s *restoredServer) versions() []string {
 	return append([]string(nil), s.watched...)
 }
 
-func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
-	server := &restoredServer{}
-	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: server.list, Watch: server.watch})
-	into := newStore(Kind{}, func(client.Object) {})
+// watchInto keeps a store up to date until the test ends. It returns once the store is watched.
+func (s *restoredServer) watchInto(t *testing.T, changed func(client.Object)) *store {
+	t.Helper()
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: s.list, Watch: s.watch})
+	into := newStore(Kind{}, changed)
 	kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} }}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -101,7 +102,13 @@ func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
 		cancel()
 		<-done
 	})
-	require.Eventually(t, func() bool { return len(server.versions()) == 1 }, soon, tick)
+	require.Eventually(t, func() bool { return len(s.versions()) == 1 }, soon, tick)
+	return into
+}
+
+func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
+	server := &restoredServer{}
+	into := server.watchInto(t, func(client.Object) {})
 	server.restore()
 	require.Eventually(t, func() bool { return len(server.versions()) > 1 }, soon, tick)
 	assert.Equal(t, []string{"40", "30"}, server.versions())
@@ -113,21 +120,8 @@ func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
 // restored before that list, the list is newer than the store and older than the write.
 func TestAListAfterARestoreUndoesAWriteThatNoWatchBrought(t *testing.T) {
 	server := &restoredServer{}
-	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: server.list, Watch: server.watch})
 	changes := make(chan client.Object, 10)
-	into := newStore(Kind{}, func(object client.Object) { changes <- object })
-	kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} }}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		watchSelected(ctx, &selection{client: c, kind: kind}, into, func(error) {})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	require.Eventually(t, func() bool { return len(server.versions()) == 1 }, soon, tick)
+	into := server.watchInto(t, func(object client.Object) { changes <- object })
 	<-changes
 	server.outage(func() {
 		written := localMap("later", nil)
