@@ -46,6 +46,26 @@ func Abandoned(ctx context.Context, reader client.Reader, tenant, user string) (
 	return sum, nil
 }
 
+// Ending returns what pods of a user hold whose ShadowPods are gone. The reader is a cache.
+func Ending(ctx context.Context, reader client.Reader, user string) (corev1.ResourceList, error) {
+	pods := &corev1.PodList{}
+	if err := reader.List(ctx, pods, client.MatchingLabels{offloadingv1beta1.CreatorUserLabel: LabelValue(user)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the pods of user %q: %w", user, err)
+	}
+	var ending []*corev1.Pod
+	for i := range pods.Items {
+		pod, shadow := &pods.Items[i], &offloadingv1beta1.ShadowPod{}
+		err := reader.Get(ctx, client.ObjectKeyFromObject(pod), shadow)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading ShadowPod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if Outlives(pod, func(uid types.UID) bool { return err == nil && uid == shadow.UID }) {
+			ending = append(ending, pod)
+		}
+	}
+	return HeldBy(ending), nil
+}
+
 // OfConsumer returns the Quotas in all namespaces of the consumer that a namespace belongs to.
 func OfConsumer(ctx context.Context, reader client.Reader, namespace string) ([]offloadingv1beta1.Quota, error) {
 	namespaces, err := namespacesOfPeer(ctx, reader, namespace)

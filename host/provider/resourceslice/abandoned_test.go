@@ -16,6 +16,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	counting "github.com/longshore-dev/longshore/host/provider/quota"
 )
 
 // abandonedPod is a ShadowPod of rome's slice old, which is gone.
@@ -27,6 +28,39 @@ func abandonedPod() *offloadingv1beta1.ShadowPod {
 		Requests: list(map[corev1.ResourceName]string{"cpu": "3"}),
 	}}}
 	return shadow
+}
+
+// A consumer fills a slice, deletes its pods, which do not end, and the slice, and creates it again.
+func TestASliceGrantsNothingBeforeItsQuotaCountsItsEarlierPods(t *testing.T) {
+	p := newProvider(t)
+	quota := p.quota(t)
+	require.NoError(t, p.client.Delete(t.Context(), quota))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "web", Namespace: "shop-rome", Labels: map[string]string{offloadingv1beta1.CreatorUserLabel: counting.LabelValue(quota.Spec.User)},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "ShadowPod", Name: "web", UID: "gone", Controller: ptr.To(true)}},
+	}}
+	pod.Spec = abandonedPod().Spec.Pod
+	require.NoError(t, p.client.Create(t.Context(), pod))
+	grantsUncounted := func() bool {
+		quota := p.quota(t)
+		return !ptr.Deref(quota.Spec.Cordoned, false) && quota.Status.Ending.Cpu().String() != "3"
+	}
+	p.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			require.NoError(t, c.Create(ctx, object, options...))
+			assert.False(t, grantsUncounted(), "created")
+			return nil
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			require.NoError(t, c.Update(ctx, object, options...))
+			assert.False(t, grantsUncounted(), "changed")
+			return nil
+		},
+	})
+	require.NoError(t, p.reconcile(t))
+	assert.False(t, ptr.Deref(p.quota(t).Spec.Cordoned, false))
+	assert.False(t, grantsUncounted())
+	assert.Empty(t, p.quota(t).Status.Abandoned)
 }
 
 // A consumer fills a slice, deletes it, and creates another one.

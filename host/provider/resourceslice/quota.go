@@ -130,16 +130,25 @@ func (r *Reconciler) leaveClass(ctx context.Context, slice *authv1beta1.Resource
 }
 
 // ensureQuota keeps the Quota of an accepted slice, which has the name of its user. The Quota counts what the consumer's
-// abandoned pods hold before it grants anything: a new one is cordoned until then.
+// abandoned pods hold before it grants anything, and what pods hold that an earlier slice of its name left: a new one is
+// cordoned until then.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas/status,verbs=patch
 func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, spec *offloadingv1beta1.QuotaSpec, abandoned corev1.ResourceList) error {
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: spec.User, Namespace: slice.Namespace}}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(quota), quota)
+	ending := quota.Status.Ending
+	if apierrors.IsNotFound(err) || err == nil && ptr.Deref(quota.Spec.Cordoned, false) {
+		left, err := counting.Ending(ctx, r.Client, spec.User)
+		if err != nil {
+			return fmt.Errorf("counting what an earlier slice left: %w", err)
+		}
+		ending = counting.Within(spec.Resources, left)
+	}
 	if apierrors.IsNotFound(err) {
 		held := *spec
-		if len(abandoned) > 0 {
+		if len(abandoned) > 0 || len(ending) > 0 {
 			held.Cordoned = ptr.To(true)
 		}
 		if err = r.shape(quota, slice, &held); err == nil {
@@ -149,8 +158,8 @@ func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.Resourc
 	if err != nil {
 		return fmt.Errorf("reading or creating Quota %s/%s: %w", quota.Namespace, quota.Name, err)
 	}
-	if before := quota.DeepCopy(); !quantity.Equal(before.Status.Abandoned, abandoned) {
-		quota.Status.Abandoned = abandoned
+	if before := quota.DeepCopy(); !quantity.Equal(before.Status.Abandoned, abandoned) || !quantity.Equal(before.Status.Ending, ending) {
+		quota.Status.Abandoned, quota.Status.Ending = abandoned, ending
 		if err := r.Client.Status().Patch(ctx, quota, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("writing the status of Quota %s/%s: %w", quota.Namespace, quota.Name, err)
 		}

@@ -59,6 +59,7 @@ func TestQuotaOfASlice(t *testing.T) {
 
 func TestAQuotaFollowsItsSlice(t *testing.T) {
 	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
 	require.NoError(t, authv1beta1.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&offloadingv1beta1.Quota{}).Build(), LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement}

@@ -183,41 +183,21 @@ func (e *Ending) forget(grant types.NamespacedName, written string) {
 // Reconcile writes what the pods of a Quota's user hold whose ShadowPods are gone, and the consumer's whose ResourceSlices
 // are.
 func (e *Ending) Reconcile(ctx context.Context, grant *offloadingv1beta1.Quota) (ctrl.Result, error) {
-	newest, pods := e.newestDeletion(grant), &corev1.PodList{}
-	err := e.Client.List(ctx, pods, client.MatchingLabels{offloadingv1beta1.CreatorUserLabel: quota.LabelValue(grant.Spec.User)}, client.UnsafeDisableDeepCopy)
+	newest := e.newestDeletion(grant)
+	ending, err := quota.Ending(ctx, e.Client, grant.Spec.User)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing the pods of user %q: %w", grant.Spec.User, err)
-	}
-	var ending []*corev1.Pod
-	for i := range pods.Items {
-		counts, err := e.counts(ctx, &pods.Items[i])
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if counts {
-			ending = append(ending, &pods.Items[i])
-		}
+		return ctrl.Result{}, fmt.Errorf("counting the pods that end: %w", err)
 	}
 	abandoned, err := quota.Abandoned(ctx, e.Client, grant.Namespace, grant.Spec.User)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("counting what no Quota counts: %w", err)
 	}
 	granted := grant.Spec.Resources
-	if err := e.write(ctx, grant, quota.Within(granted, quota.HeldBy(ending)), quota.Within(granted, abandoned), newest); err != nil {
+	if err := e.write(ctx, grant, quota.Within(granted, ending), quota.Within(granted, abandoned), newest); err != nil {
 		return ctrl.Result{}, err
 	}
 	e.forget(client.ObjectKeyFromObject(grant), newest)
 	return ctrl.Result{}, nil
-}
-
-// counts reports whether a pod runs for no ShadowPod.
-func (e *Ending) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	shadow := &offloadingv1beta1.ShadowPod{}
-	err := e.Client.Get(ctx, client.ObjectKeyFromObject(pod), shadow)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading ShadowPod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return quota.Outlives(pod, func(uid types.UID) bool { return err == nil && uid == shadow.UID }), nil
 }
 
 func (e *Ending) write(ctx context.Context, grant *offloadingv1beta1.Quota, held, abandoned corev1.ResourceList, newest string) error {
