@@ -399,8 +399,8 @@ func (a *App) reportKubeconfig(ctx context.Context, vn *offloadingv1beta1.Virtua
 func (a *App) reportReading(ctx context.Context, cause error) {
 	if engine.IsUnreadable(cause) {
 		a.unreadable.Do(func() {
-			a.report(ctx, a.facts.VirtualNode(), reasonUnreadable, cause.Error()+": nothing new is read of it until then. "+
-				"The operator of that cluster must correct the object, or find out what answers in its place")
+			a.report(ctx, a.facts.VirtualNode(), reasonUnreadable, cause.Error()+": nothing new is read there until the operator of that cluster "+
+				"corrects the object, or finds out what answers in its place")
 		})
 		return
 	}
