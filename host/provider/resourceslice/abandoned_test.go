@@ -95,7 +95,7 @@ func TestASliceGrantsNothingBeforeItsQuotaCountsAbandonedPods(t *testing.T) {
 	assert.True(t, p.isGranted(t))
 	assert.False(t, grantsUncounted(p.quota(t)))
 	assert.Equal(t, abandonedMessage, resourcesCondition(&p.slice.Status).Message)
-	assert.Contains(t, <-recorder.Events, "Pods of ResourceSlices that are gone take a part")
+	assert.Contains(t, <-recorder.Events, "Warning EarlierPodsHoldResources The resources are granted. Pods of ResourceSlices that are gone take a part")
 
 	require.NoError(t, p.client.Delete(t.Context(), shadow))
 	require.NoError(t, p.reconcile(t))

@@ -24,7 +24,9 @@ const (
 	policyRetry = 30 * time.Second
 
 	reasonNotGranted = "ResourcesNotGranted"
-	actionGrant      = "Grant"
+	// reasonEarlierPods is the reason of the event of a grant of which pods of the consumer's earlier slices take a part.
+	reasonEarlierPods = "EarlierPodsHoldResources"
+	actionGrant       = "Grant"
 )
 
 // decide grants resources. A slice without credentials gets none: what is denied must not look
@@ -89,7 +91,11 @@ func (r *Reconciler) recordDecision(slice, before *authv1beta1.ResourceSlice) {
 	if is == nil || is.Message == grantedMessage || was != nil && was.Status == is.Status && was.Message == is.Message {
 		return
 	}
-	r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotGranted, actionGrant, "%s", is.Message)
+	reason := reasonNotGranted
+	if is.Message == abandonedMessage {
+		reason = reasonEarlierPods
+	}
+	r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reason, actionGrant, "%s", is.Message)
 }
 
 func resourcesCondition(status *authv1beta1.ResourceSliceStatus) *authv1beta1.ResourceSliceCondition {
