@@ -22,10 +22,10 @@ func (c *Confirmation) AddTo(set *pflag.FlagSet) {
 // errNotConfirmed ends a command that was not confirmed.
 var errNotConfirmed = errors.New("not confirmed; nothing was changed")
 
-// Ask says what the command destroys and reads an answer, unless that is to be skipped. An input
-// that ends without an answer is a usage error.
+// Ask says what the command destroys and reads an answer, unless it destroys nothing, or that is to
+// be skipped. An input that ends without an answer is a usage error.
 func (c *Confirmation) Ask(streams Streams, what string) error {
-	if c.skip {
+	if c.skip || what == "" {
 		return nil
 	}
 	fmt.Fprintf(streams.Err, "%s Continue? [y/N] ", what)

@@ -121,11 +121,13 @@ type action struct {
 	check func() error
 	// plan returns the steps, and the result when all of them succeed.
 	plan func(context.Context, *Pair) ([]admin.Step, *Result, error)
+	// destroys says what data is destroyed, before which the command asks; nil for none.
+	destroys func(context.Context, *Pair) (string, error)
 }
 
 // build returns the command, which runs the steps with progress and prints the result.
 func (a *action) build(streams admin.Streams) *cobra.Command {
-	f, command := flags{}, &a.command
+	f, confirmation, command := flags{}, admin.Confirmation{}, &a.command
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		if a.check != nil {
@@ -141,6 +143,15 @@ func (a *action) build(streams admin.Streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if a.destroys != nil {
+			lost, err := a.destroys(cmd.Context(), pair)
+			if err != nil {
+				return err
+			}
+			if err := confirmation.Ask(streams, lost); err != nil {
+				return err
+			}
+		}
 		if err := admin.RunSteps(cmd.Context(), streams.Err, f.timeout, steps); err != nil {
 			return err
 		}
@@ -154,6 +165,9 @@ func (a *action) build(streams admin.Streams) *cobra.Command {
 	f.addTo(command.Flags(), a.timeout)
 	if a.addFlags != nil {
 		a.addFlags(command.Flags())
+	}
+	if a.destroys != nil {
+		confirmation.AddTo(command.Flags())
 	}
 	return command
 }
@@ -224,10 +238,12 @@ func unpeering() *action {
 			Short: "End the peering: drain virtual nodes, return resources, take credentials back",
 			Long: "End the peering of the local cluster, the consumer, with the remote one, the provider: delete its resource slices and virtual nodes, which\n" +
 				"drains their pods, then the consumer's credentials, then its tenant in the provider. The command can be repeated after an interruption.\n" +
+				"It asks before claims lose their data, which goes with the remote namespaces.\n" +
 				"Exit codes: 0 done, 1 a step failed, 2 wrong command line.",
 			Example: "  longshorectl unpeer --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
 		},
-		timeout: peerTimeout,
+		timeout:  peerTimeout,
+		destroys: func(ctx context.Context, pair *Pair) (string, error) { return pair.claimsLost(ctx) },
 		addFlags: func(set *pflag.FlagSet) {
 			set.BoolVar(&deleteNamespaces, "delete-namespaces", false, "delete the tenant namespaces in both clusters, too")
 		},

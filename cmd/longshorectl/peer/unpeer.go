@@ -44,6 +44,24 @@ func (p *Pair) WithdrawSteps() []admin.Step {
 	}
 }
 
+// claimsLost says which claims lose their data when the provider's virtual nodes are deleted.
+func (p *Pair) claimsLost(ctx context.Context) (string, error) {
+	if p.inConsumer == "" {
+		return "", nil
+	}
+	objects, err := p.leftovers(ctx)
+	if err != nil {
+		return "", err
+	}
+	var nodes []*offloadingv1beta1.VirtualNode
+	for _, object := range objects {
+		if vn, ok := object.(*offloadingv1beta1.VirtualNode); ok {
+			nodes = append(nodes, vn)
+		}
+	}
+	return p.Consumer.ClaimsLost(ctx, p.Provider.ID, nodes)
+}
+
 // leftovers are the slices and virtual nodes of the provider.
 func (p *Pair) leftovers(ctx context.Context) ([]client.Object, error) {
 	slices, nodes := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}

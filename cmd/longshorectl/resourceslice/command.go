@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
@@ -247,13 +248,14 @@ func Cordoned(slice client.Object) string {
 
 // Delete is longshorectl delete resourceslice.
 func Delete(streams admin.Streams) *cobra.Command {
-	f, peer := admin.Flags{}, admin.PeerFlag{}
+	d, peer := deleter{streams: streams}, admin.PeerFlag{}
 	command := &cobra.Command{
 		Use:     "resourceslice NAME",
 		Aliases: aliases,
 		Short:   "Return resources to a provider; the virtual node made of them is drained",
 		Long: "Return resources to a provider: delete the slice and the virtual node that was made of it, which drains its pods. It fails while another\n" +
-			"virtual node uses the slice. A slice that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
+			"virtual node uses the slice, and asks before claims lose their data: with its last virtual node, a provider deletes the remote namespaces.\n" +
+			"A slice that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete resourceslice mypool",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -261,19 +263,28 @@ func Delete(streams admin.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			consumer, err := f.Open()
-			if err != nil {
+			if d.consumer, err = d.flags.Open(); err != nil {
 				return err
 			}
-			return deleteSlice(cmd.Context(), streams, consumer, f.Timeout, args, id)
+			return d.run(cmd.Context(), args, id)
 		},
 	}
-	f.AddTo(command, "consumer", 10*time.Minute)
+	d.flags.AddTo(command, "consumer", 10*time.Minute)
 	peer.AddTo(command.Flags(), "cluster ID of the provider; any when absent")
+	d.confirmation.AddTo(command.Flags())
 	return command
 }
 
-func deleteSlice(ctx context.Context, streams admin.Streams, consumer *admin.Cluster, timeout time.Duration, names []string, peer liqocorev1beta1.ClusterID) error {
+// deleter deletes a slice of a consumer.
+type deleter struct {
+	flags        admin.Flags
+	confirmation admin.Confirmation
+	streams      admin.Streams
+	consumer     *admin.Cluster
+}
+
+func (d *deleter) run(ctx context.Context, names []string, peer liqocorev1beta1.ClusterID) error {
+	consumer, streams := d.consumer, d.streams
 	all, err := List(ctx, consumer)
 	if err != nil {
 		return err
@@ -290,6 +301,13 @@ func deleteSlice(ctx context.Context, streams admin.Streams, consumer *admin.Clu
 		_, err := fmt.Fprintf(streams.Out, "resourceslice/%s does not exist\n", names[0])
 		return err //nolint:wrapcheck // A closed pipe.
 	}
+	lost, err := consumer.ClaimsLost(ctx, ptr.Deref(slice.Spec.ProviderClusterID, ""), owned)
+	if err != nil {
+		return err
+	}
+	if err := d.confirmation.Ask(streams, lost); err != nil {
+		return err
+	}
 	steps := []admin.Step{{Title: "Resource slice " + slice.Name, Run: func(ctx context.Context, waiting admin.Waiting) error {
 		return consumer.DeleteAll(ctx, []client.Object{slice}, waiting)
 	}}}
@@ -298,7 +316,7 @@ func deleteSlice(ctx context.Context, streams admin.Streams, consumer *admin.Clu
 			return virtualnode.WaitGone(ctx, consumer, vn, waiting)
 		}})
 	}
-	if err := admin.RunSteps(ctx, streams.Err, timeout, steps); err != nil {
+	if err := admin.RunSteps(ctx, streams.Err, d.flags.Timeout, steps); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(streams.Out, "resourceslice/%s deleted\n", slice.Name)

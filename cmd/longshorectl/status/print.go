@@ -85,7 +85,7 @@ func (p *printer) problems(problems []Problem, local string, style output.Style)
 		return
 	}
 	p.line(string(style.Bad(fmt.Sprintf("Problems (%d)", len(problems)))))
-	for i, problem := range problems {
+	for i, problem := range joined(problems) {
 		number := fmt.Sprintf("%2d. ", i+1)
 		subject := problem.Object
 		if problem.Peer != "" {
@@ -102,6 +102,26 @@ func (p *printer) problems(problems []Problem, local string, style output.Style)
 		p.fold(number, subject+": "+problem.Message)
 		p.fold(strings.Repeat(" ", len(number)), actor+" "+problem.Action)
 	}
+}
+
+// joined makes one of successive problems that differ in their objects only; the action is that of the first.
+func joined(problems []Problem) []Problem {
+	const named = 3
+	var found []Problem
+	for i := 0; i < len(problems); {
+		first, end := problems[i], i+1
+		for end < len(problems) && problems[end].Peer == first.Peer && problems[end].Message == first.Message && problems[end].Actor == first.Actor {
+			if end-i < named {
+				first.Object += ", " + problems[end].Object
+			}
+			end++
+		}
+		if more := end - i - named; more > 0 {
+			first.Object += fmt.Sprintf(" and %d more", more)
+		}
+		found, i = append(found, first), end
+	}
+	return found
 }
 
 // fold prints a text behind a prefix in lines of the width; those after the first one are indented.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -18,13 +19,14 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // problems returns what is wrong, in the order in which it is to be solved: the installation,
 // the peers, their credentials, their grants, what is made of them, namespaces, and custom
 // resources.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), earlierPods(s), nodes(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
 }
 
 func installation(s *snapshot) []Problem {
@@ -147,6 +149,37 @@ func grants(s *snapshot) []Problem {
 	return found
 }
 
+// earlierPods returns the grants of consumers of which pods hold a part whose ResourceSlices are gone.
+func earlierPods(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.slices.Items {
+		slice := &s.slices.Items[i]
+		consumer := ptr.Deref(slice.Spec.ConsumerClusterID, "")
+		user := authentication.SliceSubject(consumer, slice.Name).User
+		for j := range s.quotas.Items {
+			quota := &s.quotas.Items[j]
+			if !resourceslice.IsCopy(slice) || quota.Spec.User != user || len(quota.Status.Abandoned) == 0 {
+				continue
+			}
+			found = append(found, Problem{
+				Peer: string(consumer), Object: admin.Describe(slice), Actor: string(consumer),
+				Message: "Pods of slices that are gone hold a part of what is granted, until they have ended: " + amounts(quota.Status.Abandoned) + ".",
+				Action:  "Delete these pods there, or create the slice again under its old name. Here they are: kubectl get pods -A -l " + offloadingv1beta1.CreatorUserLabel + " -L " + offloadingv1beta1.CreatorUserLabel,
+			})
+		}
+	}
+	return found
+}
+
+// amounts prints resources, by name.
+func amounts(list corev1.ResourceList) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		texts = append(texts, string(name)+" "+quantity.Text(list[name]))
+	}
+	return strings.Join(texts, ", ")
+}
+
 func isDrained(s *snapshot, consumer string) bool {
 	return slices.ContainsFunc(s.tenants.Items, func(tenant authv1beta1.Tenant) bool {
 		return string(tenant.Spec.ClusterID) == consumer && tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained
@@ -162,7 +195,7 @@ func nodes(s *snapshot) []Problem {
 		switch state := nodeState(s, vn); {
 		case !vn.DeletionTimestamp.IsZero():
 			problem.Message, problem.Actor = "It is being deleted: its pods are drained.", ""
-			problem.Action = "Longshore continues. A PodDisruptionBudget may delay it."
+			problem.Action = "Longshore continues. A PodDisruptionBudget, or a finalizer of a pod, may delay it."
 		case virtualnode.ConditionStatus(vn, offloadingv1beta1.VirtualKubeletConditionType) != offloadingv1beta1.RunningConditionStatusType:
 			problem.Message = "Its virtual kubelet does not run."
 			for _, c := range vn.Status.Conditions {
@@ -239,7 +272,7 @@ func claims(s *snapshot) []Problem {
 		claim := &s.lostClaims.Items[i]
 		found = append(found, Problem{
 			Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id),
-			Message: "The claim was deleted in the provider, and its data is lost: pods that use it stay Pending.",
+			Message: "The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending.",
 			Action:  "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name + " pod/<name of the pod>",
 		})
 	}

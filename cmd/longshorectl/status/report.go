@@ -2,7 +2,6 @@ package status
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -215,14 +214,14 @@ func usedOn(s *snapshot, isCounted func(node string) bool) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for i := range s.pods {
 		if pod := &s.pods[i]; isCounted(pod.Spec.NodeName) && !podend.IsTerminal(pod.Status.Phase) {
-			add(used, pod)
+			add(used, requestsOf(pod))
 		}
 	}
 	return used
 }
 
-// usedBy sums the requests of the ShadowPods of a consumer's slice: those that the user of the
-// slice created, or, if they do not say so, those of the virtual node of its name.
+// usedBy sums what a consumer's slice pays for: the ShadowPods that the user of the slice created, or, if
+// they do not say so, those of the virtual node of its name, and pods whose ShadowPods or slices are gone.
 func usedBy(s *snapshot, slice *authv1beta1.ResourceSlice) corev1.ResourceList {
 	consumer := ptr.Deref(slice.Spec.ConsumerClusterID, "")
 	user, used := authentication.SliceSubject(consumer, slice.Name).User, corev1.ResourceList{}
@@ -231,7 +230,13 @@ func usedBy(s *snapshot, slice *authv1beta1.ResourceSlice) corev1.ResourceList {
 		creator, ok := shadow.Labels[offloadingv1beta1.CreatorUserLabel]
 		ofNode := shadow.Labels[offloadingv1beta1.OriginLabel] == string(consumer) && shadow.Labels[offloadingv1beta1.NodeNameLabel] == slice.Name
 		if (creator == user || !ok && ofNode) && !podend.IsTerminal(shadow.Status.Phase) {
-			add(used, &corev1.Pod{Spec: shadow.Spec.Pod})
+			add(used, requestsOf(&corev1.Pod{Spec: shadow.Spec.Pod}))
+		}
+	}
+	for i := range s.quotas.Items {
+		if quota := &s.quotas.Items[i]; quota.Spec.User == user {
+			add(used, quota.Status.Ending)
+			add(used, quota.Status.Abandoned)
 		}
 	}
 	return used
@@ -240,12 +245,16 @@ func usedBy(s *snapshot, slice *authv1beta1.ResourceSlice) corev1.ResourceList {
 // onePod is what a pod takes of the resource pods.
 var onePod = apiresource.MustParse("1")
 
-func add(used corev1.ResourceList, pod *corev1.Pod) {
+func requestsOf(pod *corev1.Pod) corev1.ResourceList {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	requests[corev1.ResourcePods] = onePod.DeepCopy()
-	for name := range maps.Keys(requests) {
+	return requests
+}
+
+func add(used, amounts corev1.ResourceList) {
+	for name, amount := range amounts {
 		sum := used[name]
-		sum.Add(requests[name])
+		sum.Add(amount)
 		used[name] = sum
 	}
 }

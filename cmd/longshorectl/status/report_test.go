@@ -21,6 +21,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 func quantities(pairs ...string) corev1.ResourceList {
@@ -220,8 +221,41 @@ func TestNamespacesThatAProviderDeletesAreProblems(t *testing.T) {
 	assert.Equal(t, "namespace shop-oslo", found[1].Object)
 }
 
+// What ends, or was left by slices that are gone, takes a part of the grant, too.
+func TestAGrantPaysForPodsWhoseSlicesAreGone(t *testing.T) {
+	s := healthyCluster()
+	s.quotas.Items = []offloadingv1beta1.Quota{
+		{Spec: offloadingv1beta1.QuotaSpec{User: authentication.SliceSubject("oslo", "rome").User}, Status: offloadingv1beta1.QuotaStatus{
+			Ending: quantities("cpu", "1", "pods", "1"), Abandoned: quantities("cpu", "2", "pods", "2"),
+		}},
+		{Spec: offloadingv1beta1.QuotaSpec{User: "another"}, Status: offloadingv1beta1.QuotaStatus{Ending: quantities("cpu", "7")}},
+	}
+	var used corev1.ResourceList
+	for _, peer := range build(s).Peers {
+		for _, slice := range peer.Slices {
+			if slice.Action == "Providing" {
+				used = slice.Used
+			}
+		}
+	}
+	assert.Equal(t, "3500m", used.Cpu().String())
+	assert.Equal(t, "4", used.Pods().String())
+}
+
+func TestProblemsOfManyObjectsAreOneLine(t *testing.T) {
+	of := func(object, message string) Problem {
+		return Problem{Peer: "oslo", Object: object, Message: message, Actor: "oslo", Action: "Repair " + object + "."}
+	}
+	many := []Problem{of("a", "It is denied."), of("b", "It is denied."), of("c", "It is denied."), of("d", "It is denied."), of("e", "It is denied."), of("f", "It is not decided.")}
+	assert.Equal(t, []Problem{
+		{Peer: "oslo", Object: "a, b, c and 2 more", Message: "It is denied.", Actor: "oslo", Action: "Repair a."}, many[5],
+	}, joined(many))
+	assert.Equal(t, []Problem{{Peer: "oslo", Object: "a, b", Message: "It is denied.", Actor: "oslo", Action: "Repair a."}}, joined(many[:2]))
+	assert.Empty(t, joined(nil))
+}
+
 func TestProblemsNameWhoMustAct(t *testing.T) {
-	const authentication, resources = authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources
+	const credentials, resources = authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources
 	tenant := func(reason string) func(*snapshot) {
 		return func(s *snapshot) {
 			s.tenants.Items[0].Status.Conditions[0] = metav1.Condition{Type: authv1beta1.TenantReady, Status: metav1.ConditionFalse, Reason: reason, Message: "Message."}
@@ -230,7 +264,7 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 	deny := func(slice int, kind authv1beta1.ResourceSliceConditionType) func(*snapshot) {
 		return func(s *snapshot) {
 			s.slices.Items[slice].Status.Conditions = []authv1beta1.ResourceSliceCondition{
-				{Type: authentication, Status: authv1beta1.ResourceSliceConditionAccepted}, {Type: resources, Status: authv1beta1.ResourceSliceConditionAccepted},
+				{Type: credentials, Status: authv1beta1.ResourceSliceConditionAccepted}, {Type: resources, Status: authv1beta1.ResourceSliceConditionAccepted},
 			}
 			for i := range s.slices.Items[slice].Status.Conditions {
 				if c := &s.slices.Items[slice].Status.Conditions[i]; c.Type == kind {
@@ -250,17 +284,23 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		"a certificate is being signed":   {tenant("CertificatePending"), "rome", "CertificatePending: Message."},
 		"a drained consumer":              {func(s *snapshot) { tenant("Drained")(s); s.tenants.Items[0].Spec.TenantCondition = "Drained" }, "", ""},
 		"the provider denied a slice":     {deny(0, resources), "milan", "The provider denied Resources: Denied: Message."},
-		"the provider denied credentials": {deny(0, authentication), "milan", "The provider denied Authentication: Denied: Message."},
+		"the provider denied credentials": {deny(0, credentials), "milan", "The provider denied Authentication: Denied: Message."},
 		"the provider grants less than nothing": {func(s *snapshot) {
 			s.slices.Items[0].Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-5")}
 		}, "milan", "The provider grants what cannot be used: cpu=-5: amounts cannot be negative"},
 		"this cluster denied a slice":     {deny(1, resources), "", ""},
-		"this cluster denied credentials": {deny(1, authentication), "oslo", "Authentication is denied: Denied: Message."},
+		"this cluster denied credentials": {deny(1, credentials), "oslo", "Authentication is denied: Denied: Message."},
 		"the provider has not decided":    {func(s *snapshot) { s.slices.Items[0].Status.Conditions = nil }, "milan", "The provider has not decided about Authentication."},
 		"this cluster has not decided":    {func(s *snapshot) { s.slices.Items[1].Status.Conditions = nil }, "rome", "Authentication is not decided."},
-		"a virtual kubelet does not run":  {func(s *snapshot) { s.virtualNodes.Items[0].Status.Conditions = nil }, "rome", "Its virtual kubelet does not run."},
-		"a Node is missing":               {func(s *snapshot) { s.nodes.Items = nil }, "rome", "Its Node does not exist."},
-		"a VirtualNode without a Node":    {func(s *snapshot) { s.nodes.Items = nil; s.virtualNodes.Items[0].Spec.CreateNode = new(bool) }, "", ""},
+		"pods of earlier slices hold a part": {func(s *snapshot) {
+			s.quotas.Items = []offloadingv1beta1.Quota{{
+				Spec:   offloadingv1beta1.QuotaSpec{User: authentication.SliceSubject("oslo", "rome").User},
+				Status: offloadingv1beta1.QuotaStatus{Abandoned: quantities("pods", "3", "cpu", "1500m")},
+			}}
+		}, "oslo", "Pods of slices that are gone hold a part of what is granted, until they have ended: cpu 1500m, pods 3."},
+		"a virtual kubelet does not run": {func(s *snapshot) { s.virtualNodes.Items[0].Status.Conditions = nil }, "rome", "Its virtual kubelet does not run."},
+		"a Node is missing":              {func(s *snapshot) { s.nodes.Items = nil }, "rome", "Its Node does not exist."},
+		"a VirtualNode without a Node":   {func(s *snapshot) { s.nodes.Items = nil; s.virtualNodes.Items[0].Spec.CreateNode = new(bool) }, "", ""},
 		"a virtual node is drained": {func(s *snapshot) {
 			s.virtualNodes.Items[0].DeletionTimestamp = &metav1.Time{}
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()

@@ -33,6 +33,7 @@ type snapshot struct {
 	offloadings     offloadingv1beta1.NamespaceOffloadingList
 	namespaceMaps   offloadingv1beta1.NamespaceMapList
 	shadowPods      offloadingv1beta1.ShadowPodList
+	quotas          offloadingv1beta1.QuotaList
 	nodes           corev1.NodeList
 	// reflections are empty in a cluster without that kind.
 	reflections policyv1alpha1.ResourceReflectionList
@@ -48,7 +49,7 @@ func read(ctx context.Context, c *admin.Cluster) (*snapshot, error) {
 	err := errors.Join(
 		c.List(ctx, &s.deployments, client.InNamespace(c.Namespace)),
 		c.List(ctx, &s.foreignClusters), c.List(ctx, &s.tenants), c.List(ctx, &s.identities), c.List(ctx, &s.slices),
-		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.namespaceMaps), c.List(ctx, &s.shadowPods),
+		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.namespaceMaps), c.List(ctx, &s.shadowPods), c.List(ctx, &s.quotas),
 		c.List(ctx, &s.nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}),
 		c.List(ctx, &s.lostClaims, client.MatchingLabels{offloadingv1beta1.RemoteClaimLabel: offloadingv1beta1.RemoteClaimLost}),
 	)

@@ -124,13 +124,14 @@ func ConditionStatus(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.V
 
 // Delete is longshorectl delete virtualnode.
 func Delete(streams admin.Streams) *cobra.Command {
-	f, peer := admin.Flags{}, admin.PeerFlag{}
+	f, peer, confirmation := admin.Flags{}, admin.PeerFlag{}, admin.Confirmation{}
 	command := &cobra.Command{
 		Use:     "virtualnode NAME",
 		Aliases: aliases,
 		Short:   "Drain and delete a virtual node; the resource slice stays",
 		Long: "Drain and delete a virtual node that longshorectl create virtualnode or a manifest made. One that was made of a resource slice would be made\n" +
-			"again: delete the slice instead. A virtual node that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
+			"again: delete the slice instead. It asks before claims lose their data: with its last virtual node, a provider deletes the remote namespaces.\n" +
+			"A virtual node that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete virtualnode mynode",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -152,6 +153,13 @@ func Delete(streams admin.Streams) *cobra.Command {
 			}
 			outcome := "does not exist"
 			if vn != nil {
+				lost, err := consumer.ClaimsLost(cmd.Context(), vn.Spec.ClusterID, []*offloadingv1beta1.VirtualNode{vn})
+				if err != nil {
+					return err
+				}
+				if err := confirmation.Ask(streams, lost); err != nil {
+					return err
+				}
 				outcome = "deleted"
 				steps := []admin.Step{{Title: "Virtual node " + vn.Name, Run: func(ctx context.Context, waiting admin.Waiting) error {
 					if err := consumer.DeleteAll(ctx, []client.Object{vn}, waiting); err != nil {
@@ -171,6 +179,7 @@ func Delete(streams admin.Streams) *cobra.Command {
 	}
 	f.AddTo(command, "consumer", deleteTimeout)
 	peer.AddTo(command.Flags(), "cluster ID of the provider; any when absent")
+	confirmation.AddTo(command.Flags())
 	return command
 }
 
