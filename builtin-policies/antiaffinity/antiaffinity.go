@@ -3,11 +3,11 @@
 // draft (reference, section 3.4).
 //
 // It differs from the reference in three places. It adds to the podAntiAffinity and
-// leaves the rest of the affinity alone (T1). Entries of the label list are trimmed,
+// leaves the rest of the affinity alone. Entries of the label list are trimmed,
 // and a list that selects no label changes nothing, where the reference would repel
-// every pod of the namespace (T3). As in the reference, the node name label is part
+// every pod of the namespace. As in the reference, the node name label is part
 // of the selector, so pods on two virtual nodes of one provider are not spread
-// against each other (T2).
+// against each other.
 package antiaffinity
 
 import (

@@ -26,7 +26,7 @@ const (
 )
 
 // reservedPrefix and the keys of [Reserved] mark an object as reflected. Without them it
-// would be unmanaged, and never be updated or deleted again (T40). The host protects them,
+// would be unmanaged, and never be updated or deleted again. The host protects them,
 // too. An operator who lists one in a VirtualNode gets the rest of the
 // list; a rule of the settings that names one is refused.
 const reservedPrefix = "offloading.liqo.io/"

@@ -12,7 +12,7 @@ import (
 // Keys are named by patterns of three forms: a key ("example.com/team"); a domain with
 // its slash, for all keys of the domain ("example.com/"); and a glob, in which "*"
 // stands for any run of characters, slashes included, and "?" for one ("*-checksum").
-// Keys that are reflection's own are never touched (T40). The rules are applied in order
+// Keys that are reflection's own are never touched. The rules are applied in order
 // to the local object, never to what they made of it before.
 //
 //	settings:

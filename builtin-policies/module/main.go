@@ -1,5 +1,5 @@
 // Command module is the built-in policies as one wasm module: a Go runtime costs
-// memory and start-up time once, so they share it (ADR 1). `make builtins` builds
+// memory and start-up time once, so they share it. `make builtins` builds
 // it for wasip1 as a C-shared library.
 package main
 

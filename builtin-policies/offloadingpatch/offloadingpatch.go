@@ -3,7 +3,7 @@
 // runtime class (reference, section 3.4).
 //
 // It differs from the reference where terms of the patch meet terms that are there
-// already: they must both hold (T7), where the reference lets either do.
+// already: they must both hold, where the reference lets either do.
 package offloadingpatch
 
 import (
@@ -17,7 +17,7 @@ const (
 	runtimeClassAnnotation = "liqo.io/remote-runtime-class-name"
 	// liqoRuntimeClass never reaches a provider: it is the class that sends a pod to a
 	// virtual node. The reference compares with this literal, whatever class name the
-	// cluster configured (3.4).
+	// cluster configured.
 	liqoRuntimeClass = "liqo"
 
 	nodeAffinityPath = "/spec/affinity/nodeAffinity"

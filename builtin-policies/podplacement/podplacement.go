@@ -3,8 +3,8 @@
 // (reference, section 2.2).
 //
 // It reads neither the pod's affinity nor its tolerations: the host builds the
-// product of node selector terms (T4: matchFields are kept) and leaves out what is
-// there already (T5), so one answer serves all pods of a namespace.
+// product of node selector terms (matchFields are kept) and leaves out what is
+// there already, so one answer serves all pods of a namespace.
 package podplacement
 
 import (

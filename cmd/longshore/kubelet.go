@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/compiler"
 )
 
-// kubeletCommand accepts every flag of the reference's virtual kubelet (wire 7.1), because
+// kubeletCommand accepts every flag of the reference's virtual kubelet, because
 // VirtualNode templates of other clusters contain them.
 func kubeletCommand() *cobra.Command {
 	o := kubelet.DefaultOptions()

@@ -1,6 +1,6 @@
 // Command longshore is the one server binary: each subcommand is one process of an
 // installation. Started under the name virtual-kubelet it is a virtual kubelet, since
-// VirtualNode templates on the wire carry that command (wire 5.2).
+// VirtualNode templates on the wire carry that command.
 package main
 
 import (

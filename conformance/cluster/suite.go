@@ -163,7 +163,7 @@ func until(ctx context.Context, o *Options, run func(context.Context) error) err
 	return errors.Join(skipped, err)
 }
 
-// identify reads the IDs of both clusters (wire P2.1).
+// identify reads the IDs of both clusters.
 func (s *session) identify(ctx context.Context) error {
 	var err error
 	if s.consumerID, s.consumerHome, err = readID(ctx, s.Consumer, "consumer"); err != nil {
@@ -227,7 +227,7 @@ func (s *session) remove(ctx context.Context) error {
 	})
 }
 
-// remoteName is that of the namespace in the provider: DefaultName of wire 6.1.
+// remoteName is that of the namespace in the provider, with the strategy DefaultName.
 func (s *session) remoteName() string { return s.Namespace + "-" + string(s.consumerID) }
 
 // Rules returns the rules of the suite in the order in which they are tested.

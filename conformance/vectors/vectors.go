@@ -27,7 +27,7 @@ type Vector struct {
 	// Description is a sentence about the case.
 	Description string `json:"description"`
 	// Origin names the behavior that the case pins: a section of the reference or a
-	// trap (T1 …), with the word deviation where the answer differs on purpose.
+	// trap, with the word deviation where the answer differs on purpose.
 	Origin string `json:"origin"`
 	// Policy that answers so: the default policies when empty, or a guest of conformance/guests, for
 	// points without a default policy.

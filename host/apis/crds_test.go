@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// conditionTypes and conditionStatuses are those of a ForeignCluster (wire P1.2).
+// conditionTypes and conditionStatuses are those of a ForeignCluster.
 const (
 	conditionTypes = "APIServerStatus|NetworkConnectionStatus|NetworkGatewayServerStatus|NetworkGatewayClientStatus|NetworkGatewayPresence|" +
 		"NetworkConfigurationStatus|AuthIdentityControlPlaneStatus|AuthTenantStatus|OffloadingVirtualNodeStatus|OffloadingNodeStatus"
@@ -38,7 +38,7 @@ type crd struct {
 
 const age = "Age .metadata.creationTimestamp"
 
-// identityCRDs are the definitions of Tenant and Identity in the reference (wire P1.1).
+// identityCRDs are the definitions of Tenant and Identity in the reference.
 func identityCRDs() map[string]crd {
 	return map[string]crd{
 		"tenants.authentication.liqo.io": {
@@ -70,7 +70,7 @@ func identityCRDs() map[string]crd {
 	}
 }
 
-// sliceCRDs are the definitions of ResourceSlice and Renew in the reference (wire P1.1).
+// sliceCRDs are the definitions of ResourceSlice and Renew in the reference.
 func sliceCRDs() map[string]crd {
 	return map[string]crd{
 		"resourceslices.authentication.liqo.io": {
@@ -118,7 +118,7 @@ func sliceCRDs() map[string]crd {
 	}
 }
 
-// coreCRDs is the definition of ForeignCluster in the reference (wire P1.2).
+// coreCRDs is the definition of ForeignCluster in the reference.
 func coreCRDs() map[string]crd {
 	return map[string]crd{
 		"foreignclusters.core.liqo.io": {

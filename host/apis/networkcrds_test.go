@@ -29,7 +29,7 @@ func cidrs(path string) map[string]string {
 	return map[string]string{path: "object", path + ".cidr": "object", path + ".cidr.pod": "list", path + ".cidr.external": "list"}
 }
 
-// networkCRDs are what two clusters agree on in the reference (wire P1.3).
+// networkCRDs are what two clusters agree on in the reference.
 func networkCRDs() map[string]crd {
 	return map[string]crd{
 		"configurations.networking.liqo.io": {
@@ -87,7 +87,7 @@ func gatewayColumns(template, endpoint string) []string {
 	}
 }
 
-// gatewayCRDs are the ends of tunnels in the reference (wire P1.3).
+// gatewayCRDs are the ends of tunnels in the reference.
 func gatewayCRDs() map[string]crd {
 	return map[string]crd{
 		"gatewayservers.networking.liqo.io": {
@@ -116,7 +116,7 @@ func gatewayCRDs() map[string]crd {
 	}
 }
 
-// wireGuardCRDs are the gateways with WireGuard in the reference (wire P1.3).
+// wireGuardCRDs are the gateways with WireGuard in the reference.
 func wireGuardCRDs() map[string]crd {
 	common := join(object("spec.deployment", "*"), secret("spec.secretRef"), object("spec.metrics.service", ""), object("spec.metrics.serviceMonitor", ""),
 		reference("status.secretRef", ""), internalEndpoint("status.internalEndpoint"),
@@ -134,7 +134,7 @@ func wireGuardCRDs() map[string]crd {
 	}
 }
 
-// fabricCRDs are the network inside of a cluster in the reference (wire P1.3).
+// fabricCRDs are the network inside of a cluster in the reference.
 func fabricCRDs() map[string]crd {
 	return map[string]crd{
 		"internalfabrics.networking.liqo.io": {
@@ -172,7 +172,7 @@ func match(path string) map[string]string {
 	}
 }
 
-// ruleCRDs are the rules of hosts in the reference (wire P1.3).
+// ruleCRDs are the rules of hosts in the reference.
 func ruleCRDs() map[string]crd {
 	status := map[string]string{
 		"status.conditions": "list", "status.conditions[].host": "string*", "status.conditions[].type": "string* Applied|Error",
@@ -208,7 +208,7 @@ func ruleCRDs() map[string]crd {
 	}
 }
 
-// ipamCRDs are networks and addresses in the reference (wire P1.4).
+// ipamCRDs are networks and addresses in the reference.
 func ipamCRDs() map[string]crd {
 	return map[string]crd{
 		"networks.ipam.liqo.io": {

@@ -125,7 +125,7 @@ func (s *site) moduleChanges() map[string]func() {
 			s.awaitReady("mine", "False ModuleNotLoaded", newCustom("v1").Digest())
 			late := s.start("virtual-kubelet/turin")
 			defer s.remove("virtual-kubelet/turin", late)
-			s.awaitHeld(late) // It has no previous version (ADR 24).
+			s.awaitHeld(late) // It has no previous version.
 			s.decideBy("v1")
 			s.awaitReason("mine", "Unavailable")
 			for component, o := range s.observations(s.t, "mine") {

@@ -69,7 +69,7 @@ func (s *site) breaks(change func(*policyv1alpha1.OffloadingPolicySpec)) {
 	s.restart()
 }
 
-// ADR 24 with two components.
+// Two components keep what they enforce over a restart.
 func TestRestartsAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
 	tests := s.holding()

@@ -174,7 +174,7 @@ func restartsOfOtherPolicies() map[string]afterRestart {
 	}
 }
 
-// A process forgets the versions of a policy at its end, but not that it was enforced (ADR 24).
+// A process forgets the versions of a policy at its end, but not that it was enforced.
 func TestDecisionsAfterARestart(t *testing.T) {
 	cases := restarts()
 	maps.Copy(cases, restartsOfOtherPolicies())

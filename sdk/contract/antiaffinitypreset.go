@@ -9,7 +9,7 @@ package contract
 type AntiAffinityPresetFacts struct {
 	// Object is the remote draft so far. Its metadata.labels are those after the
 	// metadata filter, so they contain the node name label and lack origin and
-	// destination (wire 3.4, selection of L).
+	// destination.
 	Object Pod `json:"object"`
 	// Local is the local pod, unfiltered.
 	Local Pod `json:"local"`

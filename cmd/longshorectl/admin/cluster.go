@@ -136,7 +136,7 @@ func (c *Cluster) FindTenantNamespace(ctx context.Context, peer liqocorev1beta1.
 }
 
 // defaultTenantNamespace returns the default name if the namespace is that of a peer, or "". A
-// peering user may not list namespaces (wire P2.2).
+// peering user may not list namespaces.
 func (c *Cluster) defaultTenantNamespace(ctx context.Context, peer liqocorev1beta1.ClusterID) (string, error) {
 	namespace := &corev1.Namespace{}
 	err := c.Get(ctx, client.ObjectKey{Name: authentication.TenantNamespace(peer).Name}, namespace)

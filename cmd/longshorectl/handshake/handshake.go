@@ -1,6 +1,6 @@
-// Package handshake is how a consumer gets its credentials from a provider (wire P2.3): the
+// Package handshake is how a consumer gets its credentials from a provider: the
 // parts that each side does, and the commands for administrators who reach one side only and
-// carry what the other side needs by hand (wire P2.12).
+// carry what the other side needs by hand.
 package handshake
 
 import (
@@ -97,7 +97,7 @@ func NewTenant(ctx context.Context, consumer *admin.Cluster, namespace, inProvid
 }
 
 // SendTenant writes the consumer's Tenant in the provider. What the provider's administrator
-// set in it stays (A5), and so does a certificate request that is still right (A2).
+// set in it stays, and so does a certificate request that is still right.
 func SendTenant(ctx context.Context, provider *admin.Cluster, want *authv1beta1.Tenant) (*authv1beta1.Tenant, error) {
 	key, err := authentication.ParsePublicKey(want.Spec.PublicKey)
 	if err != nil {

@@ -22,7 +22,7 @@ type Pair struct {
 	granted *resourceslice.Granted
 }
 
-// AuthenticateSteps give the consumer its credentials for the provider (wire P2.3).
+// AuthenticateSteps give the consumer its credentials for the provider.
 func (p *Pair) AuthenticateSteps() []admin.Step {
 	var nonce []byte
 	return []admin.Step{

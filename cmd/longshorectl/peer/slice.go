@@ -8,7 +8,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
 )
 
-// SliceSteps ask for resources, and wait for the virtual node (wire P4.2).
+// SliceSteps ask for resources, and wait for the virtual node.
 func (p *Pair) SliceSteps(request resourceslice.Request) []admin.Step {
 	steps := []admin.Step{{Title: "Resources of the provider", Run: func(ctx context.Context, waiting admin.Waiting) (err error) {
 		p.granted, err = resourceslice.Apply(ctx, p.Consumer, p.inConsumer, p.Provider.ID, request, waiting)

@@ -86,7 +86,7 @@ func (p *Pair) leftovers(ctx context.Context) ([]client.Object, error) {
 }
 
 // UnauthenticateSteps take the credentials back. The provider's Tenant goes last: while
-// anything is replicated, its deletion would leave copies that no right can remove (R3).
+// anything is replicated, its deletion would leave copies that no right can remove.
 func (p *Pair) UnauthenticateSteps() []admin.Step {
 	return []admin.Step{
 		{Title: "Credentials of the consumer", Run: func(ctx context.Context, waiting admin.Waiting) error {

@@ -1,5 +1,5 @@
 // Package peeringuser is longshorectl generate and delete peering-user: a kubeconfig with which an
-// administrator of a consumer can peer, and do nothing else in the provider (wire P2.6).
+// administrator of a consumer can peer, and do nothing else in the provider.
 package peeringuser
 
 import (

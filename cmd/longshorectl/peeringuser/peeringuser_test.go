@@ -11,7 +11,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
-// TestObjectsOfAUser compares with the literals of wire P2.5 and P2.6.
+// TestObjectsOfAUser compares with the literals that Liqo uses.
 func TestObjectsOfAUser(t *testing.T) {
 	user := subject("rome")
 	assert.Regexp(t, "^liqo-peer-user-rome-[0-9a-f]{32}$", user.User)

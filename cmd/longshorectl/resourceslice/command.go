@@ -123,7 +123,7 @@ func checkConflicts(ctx context.Context, consumer *admin.Cluster, request Reques
 }
 
 // conflict returns why a slice cannot have its name: slices, and the Nodes made of them, have
-// names that are unique in the cluster (wire P4.1).
+// names that are unique in the cluster.
 func conflict(request Request, namespace string, all []*authv1beta1.ResourceSlice, node *corev1.Node) error {
 	for _, other := range all {
 		if other.Name == request.Name && other.Namespace != namespace && !IsCopy(other) {

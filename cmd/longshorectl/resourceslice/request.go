@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// defaultClass is the built-in class of a provider; the empty one means it, too (wire P4.3).
+// defaultClass is the built-in class of a provider; the empty one means it, too.
 const defaultClass = "default"
 
 // Request says what the consumer asks of the provider.
@@ -48,7 +48,7 @@ func (r Request) annotate(slice *authv1beta1.ResourceSlice) {
 }
 
 // change sets in a slice what the request names. The certificate request and the consumer's ID
-// belong to Longshore's manager (A5), and resources that the request does not name stay.
+// belong to Longshore's manager, and resources that the request does not name stay.
 func (r Request) change(slice, want *authv1beta1.ResourceSlice) {
 	slice.Spec.ProviderClusterID, slice.Spec.Class = want.Spec.ProviderClusterID, want.Spec.Class
 	if len(r.Resources) > 0 && slice.Spec.Resources == nil {

@@ -88,7 +88,7 @@ func currentChart(t *testing.T) *chartv2.Chart {
 	return chrt
 }
 
-// olderChart returns the chart as it was before ADR 56: the CRDs have no digests and are
+// olderChart returns the chart as it was once: the CRDs have no digests and are
 // objects of the release, and the default objects are hooks. The CRDs are in crds/ as well,
 // so that Helm waits for them.
 func olderChart(t *testing.T) *chartv2.Chart {

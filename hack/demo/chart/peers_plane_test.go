@@ -38,7 +38,7 @@ func labelsOf(base, changes map[string]string) map[string]string {
 }
 
 var (
-	// copyOfRome has the labels that the replicator of rome, be it the reference's, gives its copies (wire 6.4).
+	// copyOfRome has the labels that the replicator of rome, be it the reference's, gives its copies.
 	copyOfRome = map[string]string{
 		liqocorev1beta1.ReplicationLabel: "false", liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome",
 		liqocorev1beta1.RemoteClusterIDLabel: "rome", liqocorev1beta1.RemoteIDLabel: "milan",
@@ -47,7 +47,7 @@ var (
 	requestToRome = map[string]string{
 		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome",
 	}
-	// reflectedFromRome has the labels of what virtual kubelets create in remote namespaces (wire 4.1).
+	// reflectedFromRome has the labels of what virtual kubelets create in remote namespaces.
 	reflectedFromRome = map[string]string{offloadingv1beta1.OriginLabel: "rome", offloadingv1beta1.DestinationLabel: "milan"}
 )
 
@@ -297,7 +297,7 @@ func (p *provider) testWhatPeersWrite(t *testing.T, control, kubelet client.Clie
 	for _, object := range reflected("updated", reflectedFromRome)[:2] {
 		require.NoError(t, kubelet.Delete(t.Context(), object), "%T", object)
 	}
-	// labelsNotReflected may take the origin of these (T40).
+	// labelsNotReflected may take the origin of these.
 	slice := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "without-origin"}}
 	slice.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
 	require.NoError(t, kubelet.Create(t.Context(), slice))

@@ -13,7 +13,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// testTemplates writes templates with and without both halves of the address of the API server (T32).
+// testTemplates writes templates with and without both halves of the address of the API server.
 func testTemplates(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	const refusal = "arguments --home-api-server-host and --home-api-server-port must be set together"

@@ -13,7 +13,7 @@ import (
 )
 
 // watchConfigurations passes changes of the Configurations of peers to the translation of
-// addresses, which all objects are decided again for (T41). It returns after the first list.
+// addresses, which all objects are decided again for. It returns after the first list.
 func (a *App) watchConfigurations(ctx context.Context) error {
 	changed := func(object any) {
 		configuration, ok := object.(*networkingv1beta1.Configuration)

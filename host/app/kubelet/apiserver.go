@@ -14,7 +14,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
-// apiServerIPs selects the IPs of the API server (wire P5.3).
+// apiServerIPs selects the IPs of the API server.
 var apiServerIPs = labels.SelectorFromSet(labels.Set{ipamv1alpha1.IPTypeLabel: string(ipamv1alpha1.APIServerIP)})
 
 // defaultAPIServerPort is the port of Service default/kubernetes, unless the environment of the
@@ -41,7 +41,7 @@ func (a *App) watchAPIServerIPs(ctx context.Context) error {
 
 // apiServer returns where remote pods reach the API server: at the host of the options or, over the
 // network between the clusters, at the addresses of IPs. Without a Configuration of the provider
-// there is no such network, and remote pods have no access (T33).
+// there is no such network, and remote pods have no access.
 func (a *App) apiServer() (remote.APIServer, error) {
 	if !a.sendsTokens() {
 		return remote.APIServer{}, nil

@@ -18,8 +18,8 @@ import (
 )
 
 // Without --home-api-server-host, remote pods reach the consumer's API server over the network
-// between the clusters: by host aliases, which each cluster translates (wire 3.5, 3.7). No token and
-// no pod leaves before the address is known (T32, T33).
+// between the clusters: by host aliases, which each cluster translates. No token and
+// no pod leaves before the address is known.
 func TestRemotePodsReachTheAPIServerOverTheNetwork(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_PORT", "8443")
 	r := newRig(t)

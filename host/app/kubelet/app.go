@@ -212,7 +212,7 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	// The lease of the node: one of several replicas works (wire 5.7).
+	// The lease of the node: one of several replicas works.
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.NodeName,
 		resourcelock.ResourceLockConfig{Identity: identity}, a.config, o.VKLeaseRenewInterval)
 	if err != nil {

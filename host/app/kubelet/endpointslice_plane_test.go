@@ -37,7 +37,7 @@ func sliceOfWeb() *discoveryv1.EndpointSlice {
 }
 
 // An EndpointSlice of the consumer becomes an EndpointSlice in the provider and follows its
-// source (wire 4.4, 4.5, T42 to T44).
+// source.
 func TestEndpointsOfTheConsumerAreInTheProvider(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // The controllers of a provider report failures of load balancers, Ingresses and volumes by events
-// only, and the author of the object sees the consumer only (wire 4.10).
+// only, and the author of the object sees the consumer only.
 func TestWarningsAboutReflectedObjectsComeBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

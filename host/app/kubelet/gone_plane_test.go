@@ -133,7 +133,7 @@ func TestLongExpiredWatchesAfterDeletions(t *testing.T) {
 		f.awaitDeleted(t, f.milan, remoteObject(removed[i]))
 	}
 	for _, name := range []string{"deleted", "replaced"} {
-		// A grace period of zero becomes the shortest one of the remote pod (T16).
+		// A grace period of zero becomes the shortest one of the remote pod.
 		assert.Equal(t, before[name], f.awaitTerminating(t, name, 1).UID)
 		require.NoError(t, f.milan.Delete(t.Context(), f.awaitRemotePod(t, name, ""), client.GracePeriodSeconds(0)))
 	}

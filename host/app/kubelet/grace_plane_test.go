@@ -20,7 +20,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// testGracePeriods deletes pods with different grace periods (T16). Their remote pods run on a
+// testGracePeriods deletes pods with different grace periods. Their remote pods run on a
 // node without a kubelet and stay until the test deletes them. All periods are long, because
 // the API server shortens an expired one to a second.
 func (r *rig) testGracePeriods(t *testing.T) {

@@ -119,7 +119,6 @@ func (r *liveRig) change(t *testing.T, name, subresource, patch string) {
 }
 
 // What Kubernetes lets change in a running pod reaches the remote pod, whose status comes back
-// (ADR 68).
 func TestChangesOfARunningPodReachTheRemotePod(t *testing.T) {
 	t.Parallel()
 	r := newLiveRig(t)

@@ -132,7 +132,7 @@ func (r *rig) withholdMetrics() {
 }
 
 // The kubelet API has the statistics of the remote pods under the names of the local ones, and
-// only those of this virtual node (wire 3.12, T26).
+// only those of this virtual node.
 func TestMetricsOfRemotePods(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

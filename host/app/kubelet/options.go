@@ -26,15 +26,15 @@ import (
 // CertificateType selects the signer of the kubelet API's serving certificate.
 type CertificateType string
 
-// The certificate types (wire 3.12).
+// The certificate types.
 const (
 	CertificateKubelet    CertificateType = "kubelet"
 	CertificateAWS        CertificateType = "aws"
 	CertificateSelfSigned CertificateType = "self-signed"
 )
 
-// Resources returns the default of each flag --<resource>-reflection-workers (wire 7.1; the
-// defaults are deviations but that of endpointslice).
+// Resources returns the default of each flag --<resource>-reflection-workers : more
+// than Liqo has, but for endpointslice.
 func Resources() map[string]int {
 	return map[string]int{
 		"pod": 20, "endpointslice": 10, "service": 10, "ingress": 10, "configmap": 10, "secret": 10,
@@ -47,7 +47,7 @@ func TypedResources() []string {
 	return []string{"service", "ingress", "configmap", "secret", "event"}
 }
 
-// Options configure an [App]. Their names follow the flags of wire 7.1, all of which are
+// Options configure an [App]. Their names follow the flags of Liqo, all of which are
 // accepted, because VirtualNode templates contain them.
 type Options struct {
 	// Config reaches the consumer's API server.
@@ -132,7 +132,7 @@ type Options struct {
 	ClientMaxBurst int
 }
 
-// DefaultOptions returns the defaults of wire 7.1.
+// DefaultOptions returns the defaults of the flags.
 func DefaultOptions() Options {
 	types := map[string]string{}
 	for _, resource := range TypedResources() {

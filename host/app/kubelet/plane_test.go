@@ -123,7 +123,7 @@ func (r *rig) asKubelet(account string) *rest.Config {
 	return chartrights.As(r.t, r.consumer.RESTConfig(), tenant, account)
 }
 
-// binding gives a group the rights of a consumer's virtual kubelets (wire 6.5).
+// binding gives a group the rights of a consumer's virtual kubelets.
 func binding(group string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: "shop-rome"},
@@ -394,7 +394,7 @@ func (r *rig) testTaintRestored(t *testing.T) {
 	}, soon, tick, "T63")
 }
 
-// testKubeletAPIAccess sends requests with different credentials (T27).
+// testKubeletAPIAccess sends requests with different credentials.
 func (r *rig) testKubeletAPIAccess(t *testing.T) {
 	request := func(config *rest.Config, path string) (int, string) {
 		config = rest.AnonymousClientConfig(config)

@@ -37,7 +37,7 @@ import (
 const (
 	// statusInterval is how often the Node's status is published without a change.
 	statusInterval = time.Minute
-	// fallbackVersion is the Node's version if the API server's is not known (wire 5.4).
+	// fallbackVersion is the Node's version if the API server's is not known.
 	fallbackVersion = "v1.25.0"
 	// actionReflect is the action of the reflection's events.
 	actionReflect = "Reflect"

@@ -149,7 +149,7 @@ func isBound(claim *corev1.PersistentVolumeClaim) bool {
 var onVirtualNodes = map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}
 
 // StatefulSets with claims run on virtual nodes and on others, their data stays where it is, and
-// is deleted by the reclaim policy only (wire 4.9).
+// is deleted by the reclaim policy only.
 func TestVolumesOfStatefulSets(t *testing.T) {
 	t.Parallel()
 	r := newStorageRig(t)

@@ -68,7 +68,7 @@ func (r *rig) grantTokens() {
 }
 
 // Remote pods reach the consumer's API server with tokens of their own service account, which
-// are renewed and withdrawn (wire 3.5, 4.8, T31, T33).
+// are renewed and withdrawn.
 func TestTokensOfRemotePods(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

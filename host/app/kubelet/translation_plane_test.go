@@ -42,8 +42,7 @@ func (r *rig) setConfiguration(c client.Client, namespace, peer string, local *n
 	return configuration
 }
 
-// Addresses of pods and of endpoints follow the Configurations of the two clusters (wire P5.2,
-// T41).
+// Addresses of pods and of endpoints follow the Configurations of the two clusters.
 func TestAddressesFollowTheConfigurations(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

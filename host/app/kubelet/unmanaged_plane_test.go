@@ -16,7 +16,7 @@ import (
 )
 
 // testUnmanagedObjects creates objects in the remote namespace, and local objects with the same
-// names afterwards (T39, T23).
+// names afterwards.
 func (r *rig) testUnmanagedObjects(t *testing.T) {
 	const name = "taken"
 	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }

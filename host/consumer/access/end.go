@@ -16,14 +16,14 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
-// Events on pods whose namespace is not offloaded (wire 4.1).
+// Events on pods whose namespace is not offloaded.
 const (
 	reasonDisabled = "ReflectionDisabled"
 	actionReflect  = "Reflect"
 )
 
 // endPods rejects and deletes pods of a virtual node in a namespace that its virtual kubelet
-// cannot access (wire 3.9).
+// cannot access.
 func (r *Reconciler) endPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []*metav1.PartialObjectMetadata) error {
 	var errs []error
 	for _, pod := range pods {

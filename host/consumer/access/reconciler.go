@@ -2,7 +2,7 @@
 // permit to read Secrets and to write pods. A RoleBinding is created when the namespace is
 // offloaded and deleted when the last pod on the virtual node has left the namespace. Pods on a
 // virtual node in other namespaces (for example of a DaemonSet that tolerates everything) are
-// ended here, because the virtual kubelet has no access to them (wire 3.9).
+// ended here, because the virtual kubelet has no access to them.
 //
 // A RoleBinding exists before the mapping of the namespace is answered. It stays while the namespace
 // is mapped, and while a pod on the virtual node is there, since only the virtual kubelet can confirm

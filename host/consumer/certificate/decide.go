@@ -22,7 +22,7 @@ const (
 	organization         = "system:nodes"
 )
 
-// signers are the signers of kubelets' serving certificates in Kubernetes and EKS (wire 3.12).
+// signers are the signers of kubelets' serving certificates in Kubernetes and EKS.
 var signers = []string{certificatesv1.KubeletServingSignerName, "beta.eks.amazonaws.com/app-serving"}
 
 // IsPending reports whether a request is neither approved nor denied, and has the signer and

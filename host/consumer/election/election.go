@@ -1,5 +1,5 @@
 // Package election elects the leader among the virtual kubelets of one provider: the one that
-// reflects the objects which belong to no single virtual node (wire 5.7, ADR 43).
+// reflects the objects which belong to no single virtual node.
 //
 // A candidate that cannot reach the provider does not campaign. A leader that loses the
 // provider releases the lease, so that a virtual kubelet that reaches it can take over. Until
@@ -46,7 +46,7 @@ type Options struct {
 	// ElectorLock and Lock are two locks of the same lease with the same identity. The elector
 	// uses the first. The Election reads and releases the lease with the second: a record
 	// that was read through the elector's lock becomes the elector's own observation.
-	// Without locks, the Election is won at once (T14).
+	// Without locks, the Election is won at once.
 	ElectorLock, Lock resourcelock.Interface
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration

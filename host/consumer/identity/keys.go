@@ -13,7 +13,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// Keys is the cluster's key pair, in a Secret of Longshore's own namespace (wire P2.1). It
+// Keys is the cluster's key pair, in a Secret of Longshore's own namespace. It
 // proves who the cluster is to all its providers.
 type Keys struct {
 	Client client.Client

@@ -30,7 +30,7 @@ const (
 	actionSign      = "Sign"
 )
 
-// NonceSigner signs the nonces of providers (wire P2.3, step 5).
+// NonceSigner signs the nonces of providers.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 type NonceSigner struct {
@@ -55,7 +55,7 @@ func isSignedNonce(object client.Object) bool {
 }
 
 // Reconcile signs the nonce in a Secret of a provider's tenant namespace. A valid signature
-// stays as it is, since those of ECDSA differ each time (A2).
+// stays as it is, since those of ECDSA differ each time.
 func (s *NonceSigner) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
 	if !isSignedNonce(secret) || !secret.DeletionTimestamp.IsZero() || len(secret.Data[authentication.NonceKey]) == 0 {
 		return ctrl.Result{}, nil

@@ -23,7 +23,7 @@ import (
 
 // TestTextsThatAreNotSigned holds S7 of the wire: the key that signs nonces is that of the client
 // certificates, so a signature must be of no use elsewhere. A signature that exists stays, since
-// those of ECDSA differ each time (A2).
+// those of ECDSA differ each time.
 func TestTextsThatAreNotSigned(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -1,6 +1,5 @@
 // Package identity keeps a consumer's credentials for its providers: the cluster's key pair,
 // signatures over providers' nonces, and the kubeconfig Secrets of Identities, which it renews
-// (wire P2.3, P2.7, P2.8).
 package identity
 
 import (

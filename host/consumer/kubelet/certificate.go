@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/certificate"
 )
 
-// The subject of a kubelet's serving certificate (wire 3.12).
+// The subject of a kubelet's serving certificate.
 const (
 	commonNamePrefix     = "system:node:"
 	organization         = "system:nodes"

@@ -41,7 +41,7 @@ const (
 )
 
 // gather returns what the pods of the node use. Pods without metrics are left out, as are
-// metrics of pods that the node does not have (T26), and pods that have ended.
+// metrics of pods that the node does not have, and pods that have ended.
 func (p *remotePods) gather(ctx context.Context) ([]podUsage, usage, error) {
 	pods := slices.DeleteFunc(slices.Clone(p.pods.Pods()), func(pod *corev1.Pod) bool { return podend.IsTerminal(pod.Status.Phase) })
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
@@ -227,7 +227,7 @@ func families(node usage, pods []podUsage) []*dto.MetricFamily {
 }
 
 // scrape returns a handler that responds with the metrics that the provider's metric agent
-// collects for this consumer (wire 3.12). Providers without the agent respond with 404.
+// collects for this consumer. Providers without the agent respond with 404.
 func (p *remotePods) scrape(urlPath string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// They may be many, and are not kept.

@@ -3,7 +3,7 @@
 // come from the provider's metrics.k8s.io API.
 //
 // Clients authenticate with a certificate of the consumer's authority, as its API server does,
-// or with a token, and the consumer authorizes each request, as with a real kubelet (T27).
+// or with a token, and the consumer authorizes each request, as with a real kubelet.
 package kubelet
 
 import (

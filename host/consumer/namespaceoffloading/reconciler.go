@@ -1,5 +1,5 @@
 // Package namespaceoffloading reconciles NamespaceOffloadings: it writes the namespace into the
-// NamespaceMaps of the selected providers and reports their state (wire 6.2).
+// NamespaceMaps of the selected providers and reports their state.
 package namespaceoffloading
 
 import (
@@ -146,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	}
 	if !equality.Semantic.DeepEqual(before.Status, nso.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, nso, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
-			// A failed status write must not hide the other error (T56).
+			// A failed status write must not hide the other error.
 			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of the NamespaceOffloading of %q: %w", nso.Namespace, patchErr))
 		}
 		r.reportHeld(s)
@@ -249,7 +249,7 @@ func compareAge(a, b client.Object) int {
 		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// enforce writes the mappings first and the scheduling label last (T72): pods must not be
+// enforce writes the mappings first and the scheduling label last: pods must not be
 // scheduled to a virtual node before their namespace is mapped.
 func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 	selected := map[string]bool{}

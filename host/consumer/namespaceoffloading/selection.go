@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
-// RemoteName returns the name of the namespace on the provider (wire 6.1).
+// RemoteName returns the name of the namespace on the provider.
 func RemoteName(name string, spec *offloadingv1beta1.NamespaceOffloadingSpec, home string) string {
 	switch spec.NamespaceMappingStrategy {
 	case offloadingv1beta1.EnforceSameNameMappingStrategyType:
@@ -27,7 +27,7 @@ func RemoteName(name string, spec *offloadingv1beta1.NamespaceOffloadingSpec, ho
 	}
 }
 
-// Selected returns the provider clusters with a virtual node that matches the selector (T10). A
+// Selected returns the provider clusters with a virtual node that matches the selector. A
 // selector without terms matches all.
 func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.VirtualNode, nodes map[string]*corev1.Node) (map[string]bool, error) {
 	match := func(*corev1.Node) (bool, error) { return true, nil }
@@ -56,7 +56,7 @@ func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.Vi
 }
 
 // ExpectedNode returns the Node of a VirtualNode with its name and labels, so that a selector has
-// the same result before and after the Node is created (T9).
+// the same result before and after the Node is created.
 func ExpectedNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	expected := local.Node(local.NodeInput{VirtualNode: vn, ExtraLabels: extraLabels(vn)})
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: expected.Labels}}
@@ -85,11 +85,11 @@ func extraLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return extra
 }
 
-// extraLabelsFlag is the flag of the virtual kubelet for labels of its Node (wire 7.1).
+// extraLabelsFlag is the flag of the virtual kubelet for labels of its Node.
 const extraLabelsFlag = "--node-extra-labels="
 
-// Status computes conditions and phase (wire 6.2) from the NamespaceMaps. Missing are selected
-// providers without a NamespaceMap, whose name will be their ID (T74). Holds are mappings that are
+// Status computes conditions and phase from the NamespaceMaps. Missing are selected
+// providers without a NamespaceMap, whose name will be their ID. Holds are mappings that are
 // kept although no virtual node matches. Unchanged conditions keep their transition time.
 func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byCluster map[string]*offloadingv1beta1.NamespaceMap, missing []string, holds map[string]*Hold, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	status := offloadingv1beta1.NamespaceOffloadingStatus{
@@ -206,7 +206,7 @@ const maxMessage = 1024
 func failureMessage(nm *offloadingv1beta1.NamespaceMap, namespace string) string {
 	remote := nm.Status.CurrentMapping[namespace].RemoteNamespace
 	for _, other := range slices.Sorted(maps.Keys(nm.Spec.DesiredMapping)) {
-		// An accepted mapping keeps the remote namespace, otherwise the first by name gets it (T75).
+		// An accepted mapping keeps the remote namespace, otherwise the first by name gets it.
 		current := nm.Status.CurrentMapping[other]
 		isAccepted := current.RemoteNamespace == remote && current.IsAccepted()
 		if other != namespace && nm.Spec.DesiredMapping[other] == remote && (isAccepted || other < namespace) {

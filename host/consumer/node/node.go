@@ -5,7 +5,7 @@
 // host/forge/local computes the desired Node from the VirtualNode and, if the network is
 // checked, the ForeignCluster. virtual-kubelet's node controller registers the Node and sends
 // lease and heartbeats. This package restores taints and fields that other clients change,
-// which that controller does not (T63).
+// which that controller does not.
 package node
 
 import (
@@ -267,7 +267,7 @@ func (n *Node) controllerOptions() []vknode.NodeControllerOpt {
 	return options
 }
 
-// recreate creates a Node that was deleted (wire 5.5). If the manager creates Nodes, the Node
+// recreate creates a Node that was deleted. If the manager creates Nodes, the Node
 // is published when it exists again.
 func (n *Node) recreate(ctx context.Context, cause error) error {
 	log := logr.FromContextOrDiscard(ctx)
@@ -312,7 +312,7 @@ func (n *Node) desired() *corev1.Node {
 	return local.Node(input)
 }
 
-// network evaluates the ForeignCluster (wire 5.4). If its status reports no enabled network
+// network evaluates the ForeignCluster. If its status reports no enabled network
 // module, the Node's readiness does not depend on the network.
 func (n *Node) network() local.Network {
 	fc := n.foreignCluster

@@ -10,7 +10,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Ping returns an error if the provider cannot be reached (wire 5.5). While it fails, neither
+// Ping returns an error if the provider cannot be reached. While it fails, neither
 // the lease nor the status of the Node is renewed, and the consumer's node controller marks
 // the Node.
 func (n *Node) Ping(ctx context.Context) error {
@@ -32,7 +32,7 @@ func (n *Node) Ping(ctx context.Context) error {
 }
 
 // checkProvider checks the provider over the link of this process. The condition of the
-// ForeignCluster does not count: it is about the link of another process (ADR 43).
+// ForeignCluster does not count: it is about the link of another process.
 func (n *Node) checkProvider(ctx context.Context) error {
 	if err := n.options.CheckProvider(ctx); err != nil {
 		return fmt.Errorf("checking the API server of cluster %q: %w", n.options.VirtualNode.Spec.ClusterID, err)

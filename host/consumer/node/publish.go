@@ -77,7 +77,7 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 
 // takeRegistered returns the Node as it was registered; nil when called again. The node
 // controller removes only fields that it has published itself, so the registered Node is
-// published once (T64).
+// published once.
 func (n *Node) takeRegistered() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +158,7 @@ func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// applyTaints sets the desired taints and keeps those of other owners (T63). The patch
+// applyTaints sets the desired taints and keeps those of other owners. The patch
 // contains the resourceVersion that was read, because the cluster's controllers write taints
 // too; after a conflict, the next event tries again.
 func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {

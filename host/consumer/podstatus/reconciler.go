@@ -1,5 +1,5 @@
 // Package podstatus: Pod flow, stage 7: labels the offloaded pods of a virtual node that is
-// not ready, and removes the label when it is ready (wire 3.10). The virtual kubelet keeps
+// not ready, and removes the label when it is ready. The virtual kubelet keeps
 // labeled pods not ready, because the status of their remote pods is stale.
 //
 // The controller runs in the manager, because the virtual kubelet may have failed. It does not

@@ -18,7 +18,7 @@ import (
 // eventInterval is the least time between two writes of one event in these tests.
 const eventInterval = time.Second
 
-// reportsEvents records events of a remote pod as a kubelet does (wire 4.10, T50).
+// reportsEvents records events of a remote pod as a kubelet does.
 func (r *rig) reportsEvents(t *testing.T) {
 	t.Helper()
 	const updates = 40

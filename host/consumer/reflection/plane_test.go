@@ -324,7 +324,7 @@ func (r *rig) needs(t *testing.T) {
 
 	r.sendsEndpoints(t)
 
-	// A key removed here is removed there (T22).
+	// A key removed here is removed there.
 	require.NoError(t, r.rome.Patch(t.Context(), objects[0], client.RawPatch("application/merge-patch+json", []byte(`{"data":{"k":"2","old":null}}`))))
 	require.Eventually(t, func() bool {
 		cm := &corev1.ConfigMap{}
@@ -333,7 +333,7 @@ func (r *rig) needs(t *testing.T) {
 		}
 		return cm.Data["k"] == "2" && len(cm.Data) == 1
 	}, soon, tick)
-	// An immutable Secret that was deleted and created again (T47).
+	// An immutable Secret that was deleted and created again.
 	require.NoError(t, r.rome.Delete(t.Context(), objects[1]))
 	require.NoError(t, r.rome.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte("2")}, Immutable: &yes}))
 	require.Eventually(t, func() bool {

@@ -27,7 +27,7 @@ func condition(slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSliceC
 }
 
 // wantsVirtualNode reports whether a slice asks for a VirtualNode and the provider granted both
-// its conditions (wire P4.1, P4.2).
+// its conditions.
 func wantsVirtualNode(slice *authv1beta1.ResourceSlice) bool {
 	value := slice.Annotations[authv1beta1.CreateVirtualNodeAnnotation]
 	return value != "" && !strings.EqualFold(value, "false") &&
@@ -36,7 +36,7 @@ func wantsVirtualNode(slice *authv1beta1.ResourceSlice) bool {
 }
 
 // setVirtualNode sets in a VirtualNode what follows the slice: capacity, classes, labels and
-// the node selector. Everything else belongs to the administrator (wire P4.2).
+// the node selector. Everything else belongs to the administrator.
 func setVirtualNode(vn *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID, secret string) {
 	vn.Labels = merge(vn.Labels, map[string]string{
 		liqocorev1beta1.RemoteClusterIDLabel: string(provider), authv1beta1.ResourceSliceNameLabel: slice.Name,

@@ -1,4 +1,4 @@
-// Package resourceslice follows a consumer's requests for resources (wire P4): it completes
+// Package resourceslice follows a consumer's requests for resources: it completes
 // them, and makes of the provider's answer an Identity and a VirtualNode.
 package resourceslice
 
@@ -108,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 }
 
 // complete fills what the administrator left out: both cluster IDs and the certificate request.
-// A request for another subject or key is replaced: it could never be accepted (A12). After the
+// A request for another subject or key is replaced: it could never be accepted. After the
 // cluster's key was replaced, a request for the earlier key stays until the handshake has proved
 // the new key to the provider.
 func (r *Reconciler) complete(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID) (bool, error) {
@@ -140,7 +140,7 @@ func (r *Reconciler) complete(ctx context.Context, slice *authv1beta1.ResourceSl
 }
 
 // provedKey returns the public key of the control plane's certificate, by which the provider knows
-// this cluster, or nil without one (wire P2.12).
+// this cluster, or nil without one.
 func (r *Reconciler) provedKey(ctx context.Context, namespace string, provider liqocorev1beta1.ClusterID) (crypto.PublicKey, error) {
 	controlPlane := &authv1beta1.Identity{}
 	name := client.ObjectKey{Namespace: namespace, Name: authentication.ControlPlaneIdentityName(provider)}
@@ -176,7 +176,7 @@ func (r *Reconciler) slicesOf(ctx context.Context, object client.Object) []recon
 }
 
 // follow keeps the Identity of a slice as the provider authenticated it, and returns it; nil
-// while it has not, or when it denied it (wire P4.2, step 8).
+// while it has not, or when it denied it.
 func (r *Reconciler) follow(ctx context.Context, slice *authv1beta1.ResourceSlice) (*authv1beta1.Identity, error) {
 	made := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: authentication.SliceIdentityName(slice.Name), Namespace: slice.Namespace}}
 	want := authentication.SliceIdentity(slice)

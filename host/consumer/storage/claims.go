@@ -186,7 +186,7 @@ func (r *Claims) offloadedTo(ctx context.Context, namespace string) ([]string, e
 	var clusters []string
 	for i := range maps.Items {
 		nm := &maps.Items[i]
-		// Those that the label does not select are the peers' (T55).
+		// Those that the label does not select are the peers'.
 		cluster := nm.Labels[liqocorev1beta1.RemoteIDLabel]
 		if _, desired := nm.Spec.DesiredMapping[namespace]; desired && cluster != "" && cluster == nm.Labels[liqocorev1beta1.RemoteClusterIDLabel] {
 			clusters = append(clusters, cluster)

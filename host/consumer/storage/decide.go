@@ -23,7 +23,7 @@ const (
 	claimProtectionFinalizer  = "kubernetes.io/pvc-protection"
 )
 
-// Reasons of events on claims (wire 4.1).
+// Reasons of events on claims.
 const (
 	reasonProvisioning = "Provisioning"
 	reasonFailed       = "ProvisioningFailed"

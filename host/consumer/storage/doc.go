@@ -1,6 +1,6 @@
 // Package storage provisions the volumes of claims with a virtual storage class, one whose
 // provisioner is liqo.io/storage: in this cluster or in a provider, wherever the first pod of a
-// claim is scheduled (wire 4.9). The volume has node affinity to its cluster, so that later
+// claim is scheduled. The volume has node affinity to its cluster, so that later
 // pods of the claim follow the data.
 //
 // The volume of a claim whose pod is on a virtual node is a placeholder. The data is that of a
@@ -24,7 +24,7 @@
 // namespace.
 //
 // Data is deleted only while the claim, or its released volume, exists and the reclaim policy
-// of the volume, which is read from the API server, is Delete (docs/adr/0065).
+// of the volume, which is read from the API server, is Delete.
 //
 // The package does not use sigs.k8s.io/sig-storage-lib-external-provisioner. The library calls
 // one function that provisions, in one process, and has informers, queues and leases of its

@@ -10,7 +10,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// placeholderPath is the path of volumes whose data is in a provider (wire 4.9). No kubelet mounts
+// placeholderPath is the path of volumes whose data is in a provider. No kubelet mounts
 // it: the volume has node affinity to virtual nodes.
 const placeholderPath = "/tmp/liqo-placeholder"
 
@@ -18,7 +18,7 @@ const placeholderPath = "/tmp/liqo-placeholder"
 // labels of the wire do not hold long names.
 const claimAnnotation = "storage.longshore.dev/claim"
 
-// volumeName returns the name of the volume of a claim (wire 7.4).
+// volumeName returns the name of the volume of a claim.
 func volumeName(claim types.UID) string { return "pvc-" + string(claim) }
 
 // isOurs reports whether this package provisioned a volume, which may be nil.

@@ -20,7 +20,7 @@ import (
 )
 
 // reportConditions sets the conditions of virtual kubelet and Node. Running means that a pod of
-// the virtual kubelet is available (T59), and that the Node exists.
+// the virtual kubelet is available, and that the Node exists.
 func (r *Reconciler) reportConditions(ctx context.Context, vn *offloadingv1beta1.VirtualNode, deployment *appsv1.Deployment) error {
 	status, message := offloadingv1beta1.RunningConditionStatusType, ""
 	if deployment.Status.AvailableReplicas == 0 {

@@ -8,7 +8,7 @@ import (
 
 // matchesDesired reports whether the current object equals the desired one, apart from
 // defaults: the API server may set single values that are zero in the desired object. It
-// does not extend lists and maps, which must have the same entries (T61). Both arguments have
+// does not extend lists and maps, which must have the same entries. Both arguments have
 // the same type.
 func matchesDesired(desired, current any) bool {
 	return valueMatches(reflect.ValueOf(desired), reflect.ValueOf(current))

@@ -1,6 +1,6 @@
 package virtualnode
 
-// Event reasons and actions on the VirtualNode (wire 5).
+// Event reasons and actions on the VirtualNode.
 const (
 	reasonVkCreated = "VkCreated"
 	reasonVkDeleted = "VkDeleted"

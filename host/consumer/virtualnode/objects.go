@@ -25,8 +25,8 @@ func ForgeServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccou
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: Labels(vn)}}
 }
 
-// ForgeDeployment builds the virtual kubelet's Deployment from the VirtualNode's spec.template
-// (wire 5.1, step 6). The hash of the offloadingPatch is not in the pod template: a virtual
+// ForgeDeployment builds the virtual kubelet's Deployment from the VirtualNode's spec.template.
+// The hash of the offloadingPatch is not in the pod template: a virtual
 // kubelet applies a new patch without a restart.
 func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	template := vn.Spec.Template
@@ -76,7 +76,7 @@ func jsonHash(value any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// ForgeNamespaceMap builds the NamespaceMap of a provider (wire 6.3).
+// ForgeNamespaceMap builds the NamespaceMap of a provider.
 func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceMap {
 	return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Name: id, Namespace: tenantNamespace,
@@ -88,8 +88,8 @@ func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceM
 	}}
 }
 
-// SetCondition sets the condition of a type, which occurs at most once (T58). It keeps the
-// transition time of an unchanged status, and ignores invalid transitions (wire 5.1).
+// SetCondition sets the condition of a type, which occurs at most once. It keeps the
+// transition time of an unchanged status, and ignores invalid transitions.
 func SetCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string, now metav1.Time) {
 	desired := offloadingv1beta1.VirtualNodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: now}
 	kept := make([]offloadingv1beta1.VirtualNodeCondition, 0, len(vn.Status.Conditions)+1)

@@ -1,5 +1,5 @@
 // Package virtualnode reconciles VirtualNodes: it runs a virtual kubelet for each, creates the
-// NamespaceMap of the provider, and removes both in an order that loses no pod (wire 5).
+// NamespaceMap of the provider, and removes both in an order that loses no pod.
 package virtualnode
 
 import (

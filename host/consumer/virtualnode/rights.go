@@ -13,7 +13,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
-// The rights of a virtual kubelet (ADR 54). The manager makes the bindings for each VirtualNode, those in
+// The rights of a virtual kubelet. The manager makes the bindings for each VirtualNode, those in
 // offloaded namespaces in package access:
 //
 //	LocalRole, cluster-wide               read ConfigMaps, Services, EndpointSlices, Ingresses, namespaces,
@@ -31,8 +31,8 @@ import (
 // its status.
 
 const (
-	// LocalRole is the ClusterRole of virtual kubelets in the consumer (wire 7.4). It grants
-	// read access; the roles below grant write access (ADR 54).
+	// LocalRole is the ClusterRole of virtual kubelets in the consumer. It grants
+	// read access; the roles below grant write access.
 	LocalRole = "liqo-virtual-kubelet-local"
 	// LeaseRole is the ClusterRole for leader election in the tenant namespace.
 	LeaseRole = "longshore-virtual-kubelet-lease"
@@ -43,7 +43,6 @@ const (
 )
 
 // BindingName returns the name of the virtual kubelet's ClusterRoleBinding to LocalRole
-// (wire 5.1, step 4).
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	return boundedName("liqo-node-" + vn.Name)
 }

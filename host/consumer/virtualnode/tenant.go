@@ -12,7 +12,7 @@ import (
 )
 
 // NamespaceProblem returns why a VirtualNode may not be in its namespace, or "". It must be
-// the tenant namespace of the provider (wire P2.2): creating a VirtualNode gives its virtual
+// the tenant namespace of the provider: creating a VirtualNode gives its virtual
 // kubelet access to offloaded namespaces.
 func NamespaceProblem(ctx context.Context, c client.Reader, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	namespace := &corev1.Namespace{}

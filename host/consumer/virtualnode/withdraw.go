@@ -24,8 +24,8 @@ const (
 )
 
 // withdraw removes the parts of a deleted VirtualNode: pods, virtual kubelet, Node, remaining
-// ShadowPods, NamespaceMap (wire 5.6), leases. It does not wait but requeues, so that a pod that does
-// not end delays no other VirtualNode (T60).
+// ShadowPods, NamespaceMap, leases. It does not wait but requeues, so that a pod that does
+// not end delays no other VirtualNode.
 func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	node, err := r.node(ctx, vn)
 	if err != nil {

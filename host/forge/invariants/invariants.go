@@ -145,7 +145,7 @@ func (c *check) metadata(before, after *metav1.ObjectMeta) {
 	c.legacyProfiles(before.Annotations, after.Annotations)
 }
 
-// reserved checks the keys that are reserved for reflection (T40). A removed key is allowed,
+// reserved checks the keys that are reserved for reflection. A removed key is allowed,
 // because sealing restores it.
 func (c *check) reserved(field string, before, after map[string]string) {
 	for key, value := range after {

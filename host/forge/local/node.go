@@ -24,7 +24,7 @@ const (
 	NetworkDown      Network = "Down"
 )
 
-// Reasons of a virtual node's conditions (wire 5.4).
+// Reasons of a virtual node's conditions.
 const (
 	readyReason         = "KubeletReady"
 	notReadyReason      = "KubeletNotReady"
@@ -55,9 +55,9 @@ type NodeInput struct {
 	Now      time.Time
 }
 
-// Node builds the Node of a virtual node (wire 5.4). Its labels, annotations, taints, capacity
+// Node builds the Node of a virtual node. Its labels, annotations, taints, capacity
 // and images are complete: others that the virtual kubelet set before must be removed,
-// including capacity keys (T64).
+// including capacity keys.
 func Node(in NodeInput) *corev1.Node {
 	spec := &in.VirtualNode.Spec
 	labels := nodeLabels(in)
@@ -77,7 +77,7 @@ func Node(in NodeInput) *corev1.Node {
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion:  in.KubeletVersion,
 				OperatingSystem: "Linux",
-				// The label overrides the default (T28).
+				// The label overrides the default.
 				Architecture: labels[corev1.LabelArchStable],
 			},
 			Images: copyImages(spec.Images),
@@ -135,7 +135,7 @@ func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 	return false
 }
 
-// nodeConditions returns the five conditions of wire 5.4. A virtual node without CPU or memory
+// nodeConditions returns the five conditions of a Node. A virtual node without CPU or memory
 // has pressure.
 func nodeConditions(in NodeInput) []corev1.NodeCondition {
 	hard := resources(in.VirtualNode.Spec.ResourceQuota.Hard)

@@ -15,7 +15,7 @@ import (
 const DaemonSetNotOffloadedReason = "DaemonSetNotOffloaded"
 
 // NotOffloadedStatus builds the status of a pod that has never run and whose namespace is not
-// offloaded to the provider of its virtual node. The pod stays Pending (wire 3.9): a controller replaces a
+// offloaded to the provider of its virtual node. The pod stays Pending: a controller replaces a
 // failed pod, which for a DaemonSet never ends. The message for a DaemonSet says which change keeps its
 // pods off virtual nodes.
 func NotOffloadedStatus(pod *corev1.Pod, provider string, now time.Time) *corev1.PodStatus {

@@ -30,7 +30,7 @@ type PodStatusInput struct {
 	Local, Remote *corev1.Pod
 	// NodeIP is the address of the virtual node.
 	NodeIP string
-	// ExtraRestarts is the number of restarts of earlier remote pods (3.8, R).
+	// ExtraRestarts is the number of restarts of earlier remote pods.
 	ExtraRestarts int32
 	// DisableIPReflection omits the pod's addresses.
 	DisableIPReflection bool
@@ -49,7 +49,7 @@ type PodStatusInput struct {
 	Now            time.Time
 }
 
-// PodStatus builds the status of a local pod (wire 3.8): the whole remote status (T18), within bounds,
+// PodStatus builds the status of a local pod: the whole remote status, within bounds,
 // with the addresses and restart counts of the consumer.
 func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	status := in.Remote.Status.DeepCopy()
@@ -114,7 +114,7 @@ func translatePodGenerations(status *corev1.PodStatus, in PodStatusInput) {
 	}
 }
 
-// mapAddresses keeps all addresses of a dual-stack pod (T19) that an EndpointSlice may have. The API
+// mapAddresses keeps all addresses of a dual-stack pod that an EndpointSlice may have. The API
 // server requires podIP to be the first of podIPs.
 func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	if in.DisableIPReflection {
@@ -198,8 +198,7 @@ func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionTyp
 	return nil
 }
 
-// RejectedPodStatus builds the status of a local pod without a remote pod (the rejection
-// transform of wire 3.8). It is idempotent.
+// RejectedPodStatus builds the status of a local pod without a remote pod. It is idempotent.
 func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, message string, now time.Time) *corev1.PodStatus {
 	status := local.DeepCopy()
 	status.Phase, status.Reason, status.Message = phase, reason, message

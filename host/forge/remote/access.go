@@ -13,16 +13,16 @@ import (
 
 // APIServer is the address at which remote pods reach the API server of the consumer; the zero
 // value if they do not reach it. Remote pods get tokens of the consumer only with an address:
-// without it they would present them to the provider's API server (T33).
+// without it they would present them to the provider's API server.
 type APIServer struct {
 	Host, Port string
 	// Addresses are those of Host, if no DNS server knows them: remote pods get them as host aliases.
-	// They are addresses in the consumer's networks, which the provider translates (wire 3.7).
+	// They are addresses in the consumer's networks, which the provider translates.
 	Addresses []string
 }
 
 // HomeAPIServerHost is the name of the consumer's API server in host aliases of remote pods. Its
-// certificate has the name, but not the addresses under which providers reach it (T35).
+// certificate has the name, but not the addresses under which providers reach it.
 const HomeAPIServerHost = "kubernetes.default"
 
 // ForPod returns the origin with the API server that a pod uses. find is called only for pods that
@@ -40,7 +40,7 @@ func (o Origin) ForPod(pod *corev1.Pod, find func() (APIServer, error)) (Origin,
 	return o, nil
 }
 
-// accessMode says which API server a remote pod uses (wire 3.5).
+// accessMode says which API server a remote pod uses.
 type accessMode int
 
 const (
@@ -112,14 +112,14 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			resolveServiceAccount(containers[i].Env, local)
-			// Last, so that they replace variables of the user (T34).
+			// Last, so that they replace variables of the user.
 			containers[i].Env = append(containers[i].Env, added...)
 		}
 	}
 }
 
 // useRootCA replaces the name of the root CA map, which has another name in the provider, wherever the
-// pod refers to it (T36). The provider has a map of its name in each namespace, with the certificate of
+// pod refers to it. The provider has a map of its name in each namespace, with the certificate of
 // another API server.
 func useRootCA(spec *corev1.PodSpec, origin Origin) {
 	rename := func(reference *corev1.LocalObjectReference) { reference.Name = ConfigMapName(reference.Name, origin) }
@@ -178,7 +178,7 @@ func accessSources(volume string, sources []corev1.VolumeProjection, local *core
 }
 
 // resolveServiceAccount replaces references to the name of the service account, which would
-// resolve to that of the remote pod (T37).
+// resolve to that of the remote pod.
 func resolveServiceAccount(env []corev1.EnvVar, local *corev1.Pod) {
 	for i := range env {
 		if from := env[i].ValueFrom; from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "spec.serviceAccountName" {

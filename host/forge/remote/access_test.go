@@ -19,7 +19,7 @@ func romeAPI(host string) remote.Origin {
 	return origin
 }
 
-// accessPod has what the modes of access change (wire 3.5).
+// accessPod has what the modes of access change.
 func accessPod(annotations map[string]string) *corev1.Pod {
 	account := corev1.EnvVar{Name: "ACCOUNT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.serviceAccountName"}}}
 	return &corev1.Pod{
@@ -100,7 +100,7 @@ func TestAccessToAnAPIServer(t *testing.T) {
 	}
 }
 
-// However a pod gets the CA certificate of its API server, it is that of the consumer (T36).
+// However a pod gets the CA certificate of its API server, it is that of the consumer.
 func TestTheRootCAIsThatOfTheAPIServerWhoseTokensThePodHas(t *testing.T) {
 	named := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
 	withRootCA := func(name string, annotations map[string]string) *corev1.Pod {
@@ -164,7 +164,7 @@ func TestAPIServerWithAnIPv6Address(t *testing.T) {
 	assert.Equal(t, "tcp://[fd00::1]:6443", env[2].Value)
 }
 
-// The provider resolves the name by host aliases (wire 3.5). Those of the user stay.
+// The provider resolves the name by host aliases. Those of the user stay.
 func TestAPIServerOverTheNetwork(t *testing.T) {
 	origin := rome
 	origin.APIServer = remote.APIServer{Host: remote.HomeAPIServerHost, Port: "443", Addresses: []string{"10.70.0.1", "10.70.0.2"}}

@@ -18,11 +18,11 @@ var accessModes = []corev1.PersistentVolumeAccessMode{
 	corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod,
 }
 
-// claimAnnotations matches annotations of Kubernetes' volume controllers, which are those of the consumer
-// (wire 4.9). A provider refuses them.
+// claimAnnotations matches annotations of Kubernetes' volume controllers, which are those of the consumer.
+// A provider refuses them.
 var claimAnnotations = regexp.MustCompile(`^(pv|volume(\.(alpha|beta))?)\.kubernetes\.io/`)
 
-// PersistentVolumeClaim builds the remote claim (wire 4.9). namespace is the remote namespace;
+// PersistentVolumeClaim builds the remote claim. namespace is the remote namespace;
 // labels and annotations are the filtered ones. class is the class that the virtual node offers;
 // empty selects the provider's default class. An error is about an annotation of the claim.
 //

@@ -8,7 +8,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// ConfigMap builds the remote ConfigMap (wire 4.6). namespace is the remote namespace; labels
+// ConfigMap builds the remote ConfigMap. namespace is the remote namespace; labels
 // and annotations are the filtered ones.
 func ConfigMap(local *corev1.ConfigMap, namespace string, labels, annotations map[string]string, origin Origin) *applycorev1.ConfigMapApplyConfiguration {
 	config := applycorev1.ConfigMap(ConfigMapName(local.Name, origin), namespace).
@@ -22,7 +22,7 @@ func ConfigMap(local *corev1.ConfigMap, namespace string, labels, annotations ma
 	return config
 }
 
-// Secret builds the remote Secret (wire 4.7). The arguments are those of [ConfigMap].
+// Secret builds the remote Secret. The arguments are those of [ConfigMap].
 func Secret(local *corev1.Secret, namespace string, labels, annotations map[string]string, origin Origin) *applycorev1.SecretApplyConfiguration {
 	owned := ownedLabels(labels, origin)
 	if local.Type == corev1.SecretTypeServiceAccountToken {

@@ -14,10 +14,10 @@ import (
 
 const (
 	// endpointSliceManager is the manager of reflected EndpointSlices. With it, the
-	// provider's own EndpointSlice controller leaves them alone (wire 4.4).
+	// provider's own EndpointSlice controller leaves them alone.
 	endpointSliceManager = "endpointslice.reflection.liqo.io"
 	// remoteTargetPrefix is added to the kind of an endpoint's target, which is not an object of
-	// the provider (T43).
+	// the provider.
 	remoteTargetPrefix = "Remote"
 )
 
@@ -50,9 +50,9 @@ func (e *LeftOutError) Error() string {
 	return text
 }
 
-// EndpointSlice builds the ShadowEndpointSlice of a local EndpointSlice (wire 4.4). namespace
+// EndpointSlice builds the ShadowEndpointSlice of a local EndpointSlice. namespace
 // is the remote namespace; labels and annotations are the filtered ones. nodeOf returns the
-// Node of a name, nil when there is none; it selects the endpoints (T42).
+// Node of a name, nil when there is none; it selects the endpoints.
 // translate translates their addresses. Endpoints for which it fails are left out, with a
 // [LeftOutError] beside the result: one endpoint must not keep the others from being updated.
 func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, labels, annotations map[string]string, origin Origin,
@@ -89,7 +89,7 @@ func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, labels, a
 }
 
 // isReflectedEndpoint reports whether an endpoint is sent. One on a Node of this provider is
-// left out, since it is the provider's own, and one on a Node that does not exist too (T42).
+// left out, since it is the provider's own, and one on a Node that does not exist too.
 func isReflectedEndpoint(endpoint *discoveryv1.Endpoint, origin Origin, nodeOf func(name string) *corev1.Node) bool {
 	if endpoint.NodeName == nil {
 		return true // outside of both clusters
@@ -103,7 +103,7 @@ func isReflectedEndpoint(endpoint *discoveryv1.Endpoint, origin Origin, nodeOf f
 func forgeEndpoint(local *discoveryv1.Endpoint, addressType discoveryv1.AddressType, origin Origin, translate func(address string) (string, error)) (*discoveryv1.Endpoint, error) {
 	in := local.DeepCopy()
 	endpoint := &discoveryv1.Endpoint{
-		// Serving and terminating too, so that connections are drained (T44).
+		// Serving and terminating too, so that connections are drained.
 		Conditions: in.Conditions,
 		Hostname:   in.Hostname,
 		NodeName:   &origin.HomeClusterID,

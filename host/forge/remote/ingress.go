@@ -12,7 +12,7 @@ import (
 // Ingress with both.
 const ingressClassAnnotation = "kubernetes.io/ingress.class"
 
-// Ingress builds the remote Ingress (wire 4.3). namespace is the remote namespace; labels and
+// Ingress builds the remote Ingress. namespace is the remote namespace; labels and
 // annotations are the filtered ones. ingressClass is the provider's; empty selects the
 // provider's default class. The class of the local Ingress is dropped, as a field and as an
 // annotation.

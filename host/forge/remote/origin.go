@@ -17,7 +17,7 @@ import (
 
 const (
 	// LocalPodUIDAnnotation on a ShadowPod is the UID of its local pod. It prevents a new pod
-	// of the same name from adopting the ShadowPod (T25).
+	// of the same name from adopting the ShadowPod.
 	LocalPodUIDAnnotation = "longshore.dev/local-pod-uid"
 	// DecisionsAnnotation on a ShadowPod records which policies changed which paths.
 	DecisionsAnnotation = policyv1alpha1.DecisionsAnnotation
@@ -26,8 +26,8 @@ const (
 	RootCAConfigMapName = "kube-root-ca.crt"
 
 	// rootCASuffixLength is the number of characters of the home cluster ID in the remote name
-	// of the root CA map (wire 4.6). Two consumers with the same characters and the same
-	// namespace collide (T36); the length is part of the wire.
+	// of the root CA map. Two consumers with the same characters and the same
+	// namespace collide; the length is part of the wire.
 	rootCASuffixLength = 5
 )
 
@@ -43,7 +43,7 @@ type Origin struct {
 }
 
 // ConfigMapName returns the remote name of a ConfigMap. It differs from the local name for the
-// root CA map only, because the provider has one of its own (wire 4.6).
+// root CA map only, because the provider has one of its own.
 func ConfigMapName(local string, origin Origin) string {
 	if local != RootCAConfigMapName {
 		return local
@@ -83,7 +83,7 @@ func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 }
 
 // ReservedKey reports whether a label or annotation key is reserved for reflection. Policies
-// and users of the consumer cannot set it (T40).
+// and users of the consumer cannot set it.
 func ReservedKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.LocalPodLabel,

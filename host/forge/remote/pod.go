@@ -10,9 +10,8 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
-// PodDraft builds the ShadowPod of a local pod before the policies: metadata as in wire 3.2,
-// step 1, spec as in 3.3 with the access to an API server of 3.5. namespace is the remote
-// namespace.
+// PodDraft builds the ShadowPod of a local pod before the policies: its metadata, and its spec with
+// the access to an API server. namespace is the remote namespace.
 func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1beta1.ShadowPod {
 	return &offloadingv1beta1.ShadowPod{
 		TypeMeta: metav1.TypeMeta{
@@ -38,8 +37,8 @@ func draftLabels(local map[string]string, origin Origin) map[string]string {
 	return labels
 }
 
-// SealPod returns the ShadowPod to send: the result of the policies with the reserved keys
-// (T40), the local pod's UID (T25), the digests of its fields (unless it opts out of live
+// SealPod returns the ShadowPod to send: the result of the policies with the reserved keys,
+// the local pod's UID, the digests of its fields (unless it opts out of live
 // updates) and the decisions annotation, which may be empty. Call it after checking the
 // invariants. The spec is shared with the argument.
 func SealPod(after *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origin, decisions string) *offloadingv1beta1.ShadowPod {
@@ -57,7 +56,7 @@ func SealPod(after *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origi
 	return &sealed
 }
 
-// FollowsLocalPod reports whether changes of the local pod's spec are sent (T8).
+// FollowsLocalPod reports whether changes of the local pod's spec are sent.
 func FollowsLocalPod(local *corev1.Pod) bool {
 	return local.Annotations[podupdate.OptOutAnnotation] != "false"
 }
@@ -73,15 +72,14 @@ func unreserved(all map[string]string) map[string]string {
 	return free
 }
 
-// podSpec implements the table of wire 3.3 with the additions of
-// docs/reference/deviations.md. A test fails for fields that are neither here nor in
+// podSpec has the fields that Liqo sends, and those of docs/reference/deviations.md. A test fails for fields that are neither here nor in
 // DroppedPodFields.
 func podSpec(local *corev1.Pod, origin Origin) corev1.PodSpec {
 	in := local.Spec.DeepCopy()
 	spec := corev1.PodSpec{
 		Containers:     in.Containers,
 		InitContainers: in.InitContainers,
-		// A pod is created without them: they follow (ADR 68).
+		// A pod is created without them: they follow.
 		EphemeralContainers: in.EphemeralContainers,
 		Volumes:             draftVolumes(local.Name, in.Volumes, origin),
 		Tolerations:         draftTolerations(in.Tolerations),
@@ -180,7 +178,7 @@ func draftHostUsers(local *bool) *bool {
 
 // draftTolerations drops tolerations of the virtual node's taint. In the provider they would
 // allow the pod on the provider's own virtual nodes. A toleration without a key is kept, as in
-// the reference (T13).
+// the reference.
 func draftTolerations(local []corev1.Toleration) []corev1.Toleration {
 	var kept []corev1.Toleration
 	for _, toleration := range local {

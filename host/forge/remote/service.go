@@ -6,10 +6,10 @@ import (
 )
 
 // ForceRemoteNodePortAnnotation is "true" on a local Service that must have the same node
-// ports in the provider (wire 4.2).
+// ports in the provider.
 const ForceRemoteNodePortAnnotation = "liqo.io/force-remote-node-port"
 
-// Service builds the remote Service (wire 4.2). namespace is the remote namespace; labels and
+// Service builds the remote Service. namespace is the remote namespace; labels and
 // annotations are the filtered ones. loadBalancerClass is set on load balancers unless it is
 // empty.
 func Service(local *corev1.Service, namespace string, labels, annotations map[string]string, origin Origin, loadBalancerClass string) *applycorev1.ServiceApplyConfiguration {
@@ -19,7 +19,7 @@ func Service(local *corev1.Service, namespace string, labels, annotations map[st
 		WithSpec(serviceSpec(local, loadBalancerClass))
 }
 
-// serviceSpec implements the table of wire 4.2. A test fails for fields that are neither here
+// serviceSpec has the fields that Liqo sends. A test fails for fields that are neither here
 // nor in DroppedServiceFields.
 func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.ServiceSpecApplyConfiguration {
 	in := local.Spec.DeepCopy()
@@ -32,7 +32,7 @@ func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.S
 	spec.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
 	spec.InternalTrafficPolicy = in.InternalTrafficPolicy
 	spec.IPFamilyPolicy = in.IPFamilyPolicy
-	// T45
+	// Liqo leaves it out.
 	spec.TrafficDistribution = in.TrafficDistribution
 	if in.ExternalName != "" {
 		spec.WithExternalName(in.ExternalName)
@@ -46,7 +46,7 @@ func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.S
 	if config := in.SessionAffinityConfig; config != nil && config.ClientIP != nil {
 		clientIP := applycorev1.ClientIPConfig()
 		clientIP.TimeoutSeconds = config.ClientIP.TimeoutSeconds
-		// Without it, the provider's default timeout would apply (T45).
+		// Without it, the provider's default timeout would apply.
 		spec.WithSessionAffinityConfig(applycorev1.SessionAffinityConfig().WithClientIP(clientIP))
 	}
 	if in.ClusterIP == corev1.ClusterIPNone {
@@ -71,7 +71,7 @@ func DroppedServiceFields() map[string]string {
 }
 
 // servicePorts copies the ports. An absent nodePort keeps the port that the provider
-// allocated; zero clears it if the Service no longer has one (T46).
+// allocated; zero clears it if the Service no longer has one.
 func servicePorts(local *corev1.Service) []*applycorev1.ServicePortApplyConfiguration {
 	force := local.Annotations[ForceRemoteNodePortAnnotation] == "true"
 	ports := make([]*applycorev1.ServicePortApplyConfiguration, 0, len(local.Spec.Ports))

@@ -12,7 +12,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Keys on a remote Secret that holds the tokens of one pod (wire 4.8). TokenAccountKey is a
+// Keys on a remote Secret that holds the tokens of one pod. TokenAccountKey is a
 // label, or an annotation if the name is not a label value; the others are annotations.
 const (
 	TokenAccountKey    = "offloading.liqo.io/service-account-name"
@@ -46,7 +46,7 @@ type PodToken struct {
 }
 
 // PodTokens returns the tokens that the remote pod of a local pod needs, and the name of the
-// service account. There are none unless it reaches the consumer's API server (T31).
+// service account. There are none unless it reaches the consumer's API server.
 func PodTokens(pod *corev1.Pod, origin Origin) (tokens []PodToken, account string) {
 	if accessOf(pod, origin) != accessHome {
 		return nil, ""

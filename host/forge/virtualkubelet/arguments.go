@@ -2,7 +2,7 @@ package virtualkubelet
 
 import "strings"
 
-// The arguments for the access of remote pods to this cluster's API server (wire 3.5).
+// The arguments for the access of remote pods to this cluster's API server.
 const (
 	FlagAccess         = "--enable-apiserver-support"
 	FlagServerHost     = "--home-api-server-host"

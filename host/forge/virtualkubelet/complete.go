@@ -1,5 +1,5 @@
-// Package virtualkubelet builds the Deployment of a virtual kubelet that a VirtualNode carries
-// (wire 2.4 and 5.2). It is pure.
+// Package virtualkubelet builds the Deployment of a virtual kubelet that a VirtualNode carries.
+// It is pure.
 package virtualkubelet
 
 import (
@@ -83,8 +83,8 @@ func hasImage(template *offloadingv1beta1.DeploymentTemplate) bool {
 }
 
 // mergeTemplate merges a user's spec.template into the options: labels, annotations, image,
-// resources and the arguments that the options know (wire 2.4, CREATE step 2). An argument
-// without "=" that is not a boolean flag is an error, so that it is not lost (T66).
+// resources and the arguments that the options know. An argument
+// without "=" that is not a boolean flag is an error, so that it is not lost.
 func mergeTemplate(options *offloadingv1beta1.VkOptionsTemplate, template *offloadingv1beta1.DeploymentTemplate) error {
 	if template == nil {
 		return nil
@@ -189,7 +189,7 @@ func ParseMap(flag, value string) (map[string]string, error) {
 }
 
 // setArguments sets the arguments that follow other fields of the VirtualNode: it replaces
-// them by name, or appends them (wire 2.4).
+// them by name, or appends them.
 func setArguments(vn *offloadingv1beta1.VirtualNode) error {
 	containers := vn.Spec.Template.Spec.Template.Spec.Containers
 	if len(containers) == 0 {

@@ -18,7 +18,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// The virtual kubelet's container as it stands on the wire (wire 5.2).
+// The virtual kubelet's container as it stands on the wire.
 const (
 	containerName    = "virtual-kubelet"
 	containerCommand = "/usr/bin/virtual-kubelet"
@@ -78,7 +78,7 @@ type Cluster struct {
 	Affinity     *corev1.Affinity
 }
 
-// typedReflectors have a --<resource>-reflection-type flag (wire 5.2).
+// typedReflectors have a --<resource>-reflection-type flag.
 var typedReflectors = []string{"service", "ingress", "configmap", "secret", "event"}
 
 // forgeTemplate builds the Deployment that the VirtualNode carries.

@@ -1,4 +1,4 @@
-// Package address translates addresses between the networks of two clusters (wire P5.2): those of a
+// Package address translates addresses between the networks of two clusters: those of a
 // peer by its Configuration, those of this cluster by IPs. Without a Configuration of the peer, the
 // clusters use the same addresses.
 package address
@@ -28,7 +28,7 @@ func (e *UnreachableError) Error() string {
 
 // Translator translates an address of one cluster into the address that another cluster uses.
 // Implementations are safe for concurrent use. Callers do not store the result: a translation may
-// change (T41).
+// change.
 type Translator interface {
 	Translate(address string) (string, error)
 }

@@ -1,5 +1,4 @@
 // Package contest slows down the writes of a desired state that another writer changes again and again
-// (T76).
 package contest
 
 import "time"

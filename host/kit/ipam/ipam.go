@@ -1,5 +1,5 @@
 // Package ipam computes IPv4 networks and addresses: which CIDR a network gets, which address is
-// the next free one of a network, and what an address is in a remapped network (wire P5.2).
+// the next free one of a network, and what an address is in a remapped network.
 //
 // All functions are pure. The state are Network and IP objects, which callers pass in.
 package ipam

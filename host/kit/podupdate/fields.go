@@ -1,5 +1,5 @@
 // Package podupdate compares the fields of a pod that Kubernetes lets change while the pod runs,
-// and computes the patches that bring them from one pod spec to another (ADR 68).
+// and computes the patches that bring them from one pod spec to another.
 //
 // Annotations record a digest of each field that was sent or applied, and only fields whose digest has
 // changed are compared: policies and the admission of the provider change other fields. The digest of
@@ -32,7 +32,7 @@ const (
 	// was made from. A pod without it is never updated.
 	AppliedAnnotation = "longshore.dev/applied-fields"
 	// OptOutAnnotation with the value "false" on a local pod keeps the remote pod as it was
-	// created (T8).
+	// created.
 	OptOutAnnotation = "longshore.dev/live-updates"
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 // GatesAnnotation on a ShadowPod has the conditions of readiness gates that are set in the
-// consumer. The provider's controller writes them to the status of the pod (ADR 68): a ShadowPod has
+// consumer. The provider's controller writes them to the status of the pod: a ShadowPod has
 // no field for conditions, and the consumer has no right on pods/status of the provider.
 const GatesAnnotation = "longshore.dev/readiness-gates"
 

@@ -241,7 +241,7 @@ func trimContainers(containers []corev1.Container) []corev1.Container {
 
 // WithoutLive returns a copy of after with the values of before in the fields that may change,
 // for validation: both are equal if nothing else has changed. Containers are matched by
-// position, as many as there are (T66).
+// position, as many as there are.
 func WithoutLive(before, after *corev1.PodSpec) *corev1.PodSpec {
 	same := after.DeepCopy()
 	same.ActiveDeadlineSeconds, same.Tolerations = before.ActiveDeadlineSeconds, before.Tolerations

@@ -14,10 +14,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// KubeconfigKey is the key of the kubeconfig in a Secret (wire P2.7).
+// KubeconfigKey is the key of the kubeconfig in a Secret.
 const KubeconfigKey = "kubeconfig"
 
-// awsKeys are the keys of a Secret with an EKS identity, which has all of them (wire P2.7).
+// awsKeys are the keys of a Secret with an EKS identity, which has all of them.
 var awsKeys = []string{"awsAccessKeyID", "awsSecretAccessKey", "awsRegion", "awsEksClusterID", "awsIamUserArn"}
 
 // Config returns the client configuration of a provider. Errors name the Secret, the key and

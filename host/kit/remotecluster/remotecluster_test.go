@@ -39,7 +39,7 @@ func pair(t *testing.T) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }
 
-// kubeconfig is a good one, as wire P2.7 describes it, but for an alteration.
+// kubeconfig is a good one, as a provider issues it, but for an alteration.
 func kubeconfig(t *testing.T, alter func(*clientcmdapi.Config)) []byte {
 	t.Helper()
 	certificate, key := pair(t)

@@ -1,6 +1,6 @@
 // Package vkflag lists the flags of the virtual kubelet that have no effect in this version.
 //
-// All flags of the reference system are accepted (wire 7.1), because VirtualNode templates on
+// All flags of the reference system are accepted, because VirtualNode templates on
 // the wire contain them. Those whose values are read elsewhere have no effect.
 package vkflag
 

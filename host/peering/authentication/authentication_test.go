@@ -158,7 +158,7 @@ func TestRequestsMatchTheirSubjects(t *testing.T) {
 	}
 }
 
-// TestSliceSubject holds the literal of wire P2.5: the slice, a dash, and 12 digits of the
+// TestSliceSubject holds the user that Liqo makes: the slice, a dash, and 12 digits of the
 // SHA-256 of the cluster ID.
 func TestSliceSubject(t *testing.T) {
 	assert.Equal(t, authentication.Subject{User: "gpu-a8a4c692b93b", Group: "rome"}, authentication.SliceSubject("rome", "gpu"))

@@ -12,7 +12,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Roles of consumers (wire P2.6).
+// Roles of consumers.
 const (
 	// ControlPlaneRole is bound in the tenant namespace.
 	ControlPlaneRole = "liqo-remote-controlplane"
@@ -28,7 +28,6 @@ const (
 func PeerRoles() []string { return []string{ControlPlaneRole, ClusterwideRole, NamespaceRole} }
 
 // RoleBinding returns the binding of a consumer's control plane in its tenant namespace
-// (wire P2.6).
 func RoleBinding(namespace string, consumer liqocorev1beta1.ClusterID) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
@@ -41,7 +40,6 @@ func RoleBinding(namespace string, consumer liqocorev1beta1.ClusterID) *rbacv1.R
 }
 
 // ClusterRoleBinding returns the binding of a consumer's virtual kubelets in the cluster
-// (wire P2.6).
 func ClusterRoleBinding(consumer liqocorev1beta1.ClusterID) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},

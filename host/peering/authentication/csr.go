@@ -27,7 +27,7 @@ const (
 	MaxCSRBytes = 8 << 10
 )
 
-// Subject is a user and its group, as a client certificate names them (wire P2.5).
+// Subject is a user and its group, as a client certificate names them.
 type Subject struct {
 	User, Group string
 }
@@ -38,7 +38,7 @@ func ControlPlaneSubject(consumer liqocorev1beta1.ClusterID) Subject {
 }
 
 // SliceSubject is that of the virtual kubelets of a consumer's ResourceSlice. The provider
-// binds roles in remote namespaces to its group, the consumer's cluster ID (T70).
+// binds roles in remote namespaces to its group, the consumer's cluster ID.
 func SliceSubject(consumer liqocorev1beta1.ClusterID, slice string) Subject {
 	sum := sha256.Sum256([]byte(consumer))
 	return Subject{User: slice + "-" + hex.EncodeToString(sum[:shortHashBytes]), Group: string(consumer)}
@@ -57,9 +57,8 @@ func NewCSR(key crypto.Signer, subject Subject) ([]byte, error) {
 
 // CheckCSR checks that a certificate request asks for the subject and for nothing else: one
 // common name and one organization, without any other name or extension, since the signer
-// would copy them into the certificate (S1, S2). A nil key accepts the key of the request
-// (wire P2.12). Requests are not compared byte by byte, since ECDSA makes each one different
-// (A2).
+// would copy them into the certificate (S1, S2). A nil key accepts the key of the request.
+// Requests are not compared byte by byte, since ECDSA makes each one different
 func CheckCSR(encoded []byte, subject Subject, key crypto.PublicKey) error {
 	if len(encoded) > MaxCSRBytes {
 		return fmt.Errorf("certificate request has %d bytes, want at most %d", len(encoded), MaxCSRBytes)

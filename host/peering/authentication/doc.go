@@ -1,4 +1,4 @@
-// Package authentication is the pure part of a peering's handshake (wire P2): keys,
+// Package authentication is the pure part of a peering's handshake: keys,
 // signatures over nonces, certificate requests, and the objects that carry them. The
 // controllers of both sides and longshorectl are built on it. Only [ReadTenantNamespace] reads.
 //

@@ -14,7 +14,7 @@ import (
 	"fmt"
 )
 
-// nonceBytes is the length of a nonce before its encoding (wire P2.3).
+// nonceBytes is the length of a nonce before its encoding.
 const nonceBytes = 64
 
 const (
@@ -22,14 +22,14 @@ const (
 	publicKeyBlock  = "PUBLIC KEY"
 )
 
-// NewNonce returns 64 random bytes in base64, the text that consumers sign (wire P2.3).
+// NewNonce returns 64 random bytes in base64, the text that consumers sign.
 func NewNonce() []byte {
 	nonce := make([]byte, nonceBytes)
 	_, _ = rand.Read(nonce) // It never fails: crypto/rand ends the process instead.
 	return base64.StdEncoding.AppendEncode(nil, nonce)
 }
 
-// NewKey returns a cluster's new key pair: Ed25519, as the reference makes it (wire P2.1).
+// NewKey returns a cluster's new key pair: Ed25519, as the reference makes it.
 func NewKey() (crypto.Signer, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -82,7 +82,7 @@ func ParseKey(encoded []byte) (crypto.Signer, error) {
 }
 
 // ParsePublicKey parses a PEM public key (PKIX), or the 32 raw bytes of an Ed25519 key that
-// older peers send (wire P1.1).
+// older peers send.
 func ParsePublicKey(encoded []byte) (crypto.PublicKey, error) {
 	if len(encoded) == ed25519.PublicKeySize {
 		return ed25519.PublicKey(encoded), nil
@@ -111,7 +111,7 @@ func IsKeyOf(key crypto.PublicKey, certificate []byte) bool {
 	return ok && own.Equal(key)
 }
 
-// Sign signs the text of a nonce, in base64 as it was received (wire P2.3).
+// Sign signs the text of a nonce, in base64 as it was received.
 func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
 	message, hash := digest(key.Public(), nonce)
 	signature, err := key.Sign(rand.Reader, message, hash)
@@ -122,7 +122,7 @@ func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
 }
 
 // Verify checks a signature over the text of a nonce. An ECDSA signature differs each time
-// that it is made, so signatures are never compared (A2).
+// that it is made, so signatures are never compared.
 func Verify(key crypto.PublicKey, nonce, signature []byte) error {
 	message, hash := digest(key, nonce)
 	valid := false

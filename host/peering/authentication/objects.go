@@ -16,7 +16,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Secrets of the handshake (wire P2.1, P2.3).
+// Secrets of the handshake.
 const (
 	// KeysSecretName is the Secret with the cluster's key pair, in Longshore's own namespace.
 	KeysSecretName = "authentication-keys"
@@ -42,7 +42,7 @@ const (
 	kubeconfigContext          = "default-context"
 )
 
-// TenantNamespace returns the namespace kept for a peer, under its default name (wire P2.2).
+// TenantNamespace returns the namespace kept for a peer, under its default name.
 // It does not ask for the Pod Security level privileged: no pods of the peer run there (S14).
 func TenantNamespace(peer liqocorev1beta1.ClusterID) *corev1.Namespace {
 	return &corev1.Namespace{
@@ -57,13 +57,13 @@ func TenantNamespace(peer liqocorev1beta1.ClusterID) *corev1.Namespace {
 }
 
 // NonceSecret returns the empty Secret in which the provider's manager makes a nonce for a
-// consumer (wire P2.3, step 1).
+// consumer.
 func NonceSecret(namespace string, consumer liqocorev1beta1.ClusterID) *corev1.Secret {
 	return handshakeSecret(namespace, NonceSecretName, NonceLabel, consumer)
 }
 
 // SignedNonceSecret returns the Secret in which the consumer's manager signs a provider's
-// nonce (wire P2.3, step 4).
+// nonce.
 func SignedNonceSecret(namespace string, provider liqocorev1beta1.ClusterID, nonce []byte) *corev1.Secret {
 	secret := handshakeSecret(namespace, SignedNonceSecretName, SignedNonceLabel, provider)
 	secret.Data = map[string][]byte{NonceKey: nonce}
@@ -79,8 +79,8 @@ func handshakeSecret(namespace, name, label string, peer liqocorev1beta1.Cluster
 	}
 }
 
-// Tenant returns the object by which a consumer introduces itself to a provider
-// (wire P2.3, step 6). The namespace may be empty; the administrator chooses it then.
+// Tenant returns the object by which a consumer introduces itself to a provider.
+// The namespace may be empty; the administrator chooses it then.
 func Tenant(namespace string, consumer liqocorev1beta1.ClusterID, publicKey, csr, signature []byte, proxyURL string) *authv1beta1.Tenant {
 	tenant := &authv1beta1.Tenant{
 		TypeMeta: metav1.TypeMeta{APIVersion: authv1beta1.GroupVersion.String(), Kind: "Tenant"},
@@ -101,7 +101,7 @@ func ControlPlaneIdentityName(provider liqocorev1beta1.ClusterID) string {
 }
 
 // ControlPlaneIdentity returns the Identity that a provider gives to a consumer, from the
-// status of its Tenant (wire P2.3, step 9). It is an error when the status is not complete.
+// status of its Tenant. It is an error when the status is not complete.
 func ControlPlaneIdentity(namespace string, provider liqocorev1beta1.ClusterID, tenant *authv1beta1.Tenant) (*authv1beta1.Identity, error) {
 	if tenant.Status.AuthParams == nil || tenant.Status.TenantNamespace == "" {
 		return nil, fmt.Errorf("tenant %q has no credentials in its status yet", tenant.Name)
@@ -111,8 +111,8 @@ func ControlPlaneIdentity(namespace string, provider liqocorev1beta1.ClusterID, 
 	return identity, nil
 }
 
-// SliceIdentity returns the Identity of a consumer's ResourceSlice, from its status
-// (wire P4.2, step 8), or nil without credentials.
+// SliceIdentity returns the Identity of a consumer's ResourceSlice, from its status,
+// or nil without credentials.
 func SliceIdentity(slice *authv1beta1.ResourceSlice) *authv1beta1.Identity {
 	if slice.Status.AuthParams == nil || slice.Spec.ProviderClusterID == nil {
 		return nil
@@ -140,7 +140,7 @@ func newIdentity(namespace, name string, provider liqocorev1beta1.ClusterID, kin
 func KubeconfigSecretName(identity string) string { return kubeconfigSecretPrefix + identity }
 
 // KubeconfigSecret returns the Secret with the kubeconfig of an Identity and the cluster's
-// PEM private key (wire P2.7).
+// PEM private key.
 func KubeconfigSecret(identity *authv1beta1.Identity, privateKey []byte) (*corev1.Secret, error) {
 	provider, params := string(identity.Spec.ClusterID), identity.Spec.AuthParams
 	namespace := ""
@@ -188,7 +188,7 @@ func KubeconfigKey(secret *corev1.Secret) []byte {
 }
 
 // Renew returns the object through which a provider brings fresh control-plane credentials to
-// the consumer of an Identity (wire P2.8).
+// the consumer of an Identity.
 func Renew(identity *authv1beta1.Identity, consumer liqocorev1beta1.ClusterID) *authv1beta1.Renew {
 	provider := string(identity.Spec.ClusterID)
 	return &authv1beta1.Renew{
@@ -200,7 +200,7 @@ func Renew(identity *authv1beta1.Identity, consumer liqocorev1beta1.ClusterID) *
 	}
 }
 
-// ResourceSlice returns a consumer's request for resources of a provider (wire P4.1).
+// ResourceSlice returns a consumer's request for resources of a provider.
 func ResourceSlice(namespace, name string, provider liqocorev1beta1.ClusterID, annotations map[string]string, spec authv1beta1.ResourceSliceSpec) *authv1beta1.ResourceSlice {
 	spec.ProviderClusterID = ptr.To(provider)
 	return &authv1beta1.ResourceSlice{
@@ -212,7 +212,7 @@ func ResourceSlice(namespace, name string, provider liqocorev1beta1.ClusterID, a
 	}
 }
 
-// ReplicationLabels select an object for replication to a provider (wire P3).
+// ReplicationLabels select an object for replication to a provider.
 func ReplicationLabels(provider liqocorev1beta1.ClusterID) map[string]string {
 	return map[string]string{
 		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: string(provider),
@@ -221,7 +221,7 @@ func ReplicationLabels(provider liqocorev1beta1.ClusterID) map[string]string {
 }
 
 // IsCordonedBy reports whether an annotation cordons a ResourceSlice: it exists with a value other than
-// false (wire P4.4).
+// false.
 func IsCordonedBy(slice metav1.Object, annotation string) bool {
 	value, ok := slice.GetAnnotations()[annotation]
 	return ok && value != "false" && value != "False" && value != "0"

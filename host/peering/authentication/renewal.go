@@ -9,7 +9,7 @@ import (
 
 const (
 	// renewalShare is the part of a certificate's lifetime that is left when it is renewed at
-	// the latest: one third (wire P2.8).
+	// the latest: one third.
 	renewalShare = 3
 	// renewalSpread is the part of the lifetime before that, one tenth, over which renewals are
 	// spread: many certificates are issued together, when a cluster is restored for example.

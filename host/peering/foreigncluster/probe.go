@@ -29,7 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// Reasons of the condition of the API server (wire P2.11).
+// Reasons of the condition of the API server.
 const (
 	reasonAPIServerReady    = "APIServerReady"
 	reasonAPIServerNotReady = "APIServerNotReady"
@@ -52,7 +52,7 @@ const (
 
 // Prober asks the API servers of providers for a ResourceSlice with the control plane's
 // kubeconfig, and keeps the condition APIServerStatus of their ForeignClusters. Nothing but
-// reports depends on the condition (ADR 43), except that a peer which an administrator has declared
+// reports depends on the condition, except that a peer which an administrator has declared
 // permanently unreachable, and which answers, is not treated as lost.
 //
 // A probe is one request, every 15 s, which ends after 5 s. It follows no redirection and reads 1

@@ -1,5 +1,5 @@
-// Package foreigncluster keeps one ForeignCluster per peer, from the objects that name it
-// (wire P2.11): which role the peer has, and how each part of the peering is.
+// Package foreigncluster keeps one ForeignCluster per peer, from the objects that name it:
+// which role the peer has, and how each part of the peering is.
 package foreigncluster
 
 import (

@@ -13,7 +13,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Reasons of the conditions (wire P2.11).
+// Reasons of the conditions.
 const (
 	reasonTenantReady             = "TenantReady"
 	reasonTenantNotReady          = "TenantNotReady"
@@ -51,7 +51,7 @@ type facts struct {
 	connection    *networkingv1beta1.Connection
 }
 
-// decide returns the status of a ForeignCluster (wire P2.11). It is pure. Previous conditions
+// decide returns the status of a ForeignCluster. It is pure. Previous conditions
 // that stay keep their time; the one of the API server, and those of the gateways of a fabric, are
 // kept: other controllers write them.
 func decide(fc *liqocorev1beta1.ForeignCluster, f *facts, now metav1.Time) liqocorev1beta1.ForeignClusterStatus {

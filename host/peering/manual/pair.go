@@ -1,4 +1,4 @@
-// Package manual builds the objects of a peering without a handshake (wire P2.12), which an
+// Package manual builds the objects of a peering without a handshake, which an
 // administrator of both clusters applies. It is pure.
 package manual
 

@@ -14,7 +14,7 @@ import (
 
 var pair = manual.Pair{Consumer: "rome", Provider: "milan"}
 
-// TestProviderObjects compares with the literals of wire P2.6.
+// TestProviderObjects compares with the literals that Liqo uses.
 func TestProviderObjects(t *testing.T) {
 	objects := pair.ProviderObjects()
 	require.Len(t, objects, 3)

@@ -20,7 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// APIServerIPName is the name of the IP of the API server (wire P5.3).
+// APIServerIPName is the name of the IP of the API server.
 const APIServerIPName = "api-server"
 
 // APIServer keeps the IP of the API server, which remote pods reach by its address.

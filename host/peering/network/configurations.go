@@ -26,7 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// CIDRTypeLabel on a Network of a peer is "pod" or "external" (wire P5.2).
+// CIDRTypeLabel on a Network of a peer is "pod" or "external".
 const CIDRTypeLabel = "configuration.liqo.io/cidr-type"
 
 const (

@@ -1,4 +1,4 @@
-// Package network allocates the networks and addresses of a peering (wire P5.2 and P5.3): the CIDRs
+// Package network allocates the networks and addresses of a peering: the CIDRs
 // of Networks, the addresses of IPs, and what the networks of a peer are remapped to in its
 // Configuration. It keeps the IPs of the API server and of offloaded pods. It configures no gateway and no
 // route.
@@ -22,7 +22,7 @@
 // without it, endpoints of the peer are not ready, and neither is the virtual node, unless it does not
 // check the network.
 //
-// Translations are not stored (T41): the provider reads the Configuration at every reconciliation, and a
+// Translations are not stored: the provider reads the Configuration at every reconciliation, and a
 // virtual kubelet holds the current pairs of CIDRs; a change decides all objects again. While a change is
 // not complete, the previous translation stays. Before the first one, the addresses of pods are left out,
 // since an address of another network may be that of a local pod. Only IPv4 is translated.

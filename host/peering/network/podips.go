@@ -26,7 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// Labels of the IP of an offloaded pod (wire P5.3).
+// Labels of the IP of an offloaded pod.
 const (
 	podNameLabel      = "offloading.liqo.io/pod-name"
 	podNamespaceLabel = "offloading.liqo.io/pod-namespace"

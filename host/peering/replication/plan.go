@@ -35,7 +35,7 @@ func (s step) String() string {
 	}[s]
 }
 
-// plan returns the steps for one object, given the local object and its remote copy (wire P3). It is
+// plan returns the steps for one object, given the local object and its remote copy. It is
 // pure; nil means that the object does not exist. Local has the labels of replication or this
 // replicator's finalizer.
 //

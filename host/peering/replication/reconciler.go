@@ -1,5 +1,5 @@
 // Package replication copies custom resources of a list of kinds from a consumer to its providers,
-// and their status back (wire P3). Replication to a provider is configured by the control-plane
+// and their status back. Replication to a provider is configured by the control-plane
 // kubeconfig Secret in its tenant namespace, which also maps the namespace. Names are kept.
 package replication
 
@@ -413,7 +413,7 @@ func (r *Reconciler) countRemaining(ctx context.Context, secret *corev1.Secret) 
 	return total, errors.Join(errs...)
 }
 
-// isUnreachable reports whether the cluster is permanently unreachable (wire P2.11).
+// isUnreachable reports whether the cluster is permanently unreachable.
 func (r *Reconciler) isUnreachable(ctx context.Context, id string) (bool, error) {
 	list := &liqocorev1beta1.ForeignClusterList{}
 	if err := r.Client.List(ctx, list); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // isControlPlaneKubeconfig reports whether an object has the metadata of a control-plane kubeconfig
-// Secret (wire P3).
+// Secret.
 func isControlPlaneKubeconfig(obj client.Object) bool {
 	labels := obj.GetLabels()
 	return labels[liqocorev1beta1.RemoteClusterIDLabel] != "" &&

@@ -1,5 +1,5 @@
 // Package tenantnamespace gives the manager, the replicator and the hook of helm uninstall their rights
-// in tenant namespaces (wire P2.2). They read and write Secrets there, nonces, certificates and
+// in tenant namespaces. They read and write Secrets there, nonces, certificates and
 // kubeconfigs, and in no other namespace of users.
 package tenantnamespace
 
@@ -86,7 +86,7 @@ func holdingChanges() predicate.Predicate {
 }
 
 // IsHolding reports whether a Secret must be changed before it is gone: the replicator sets a
-// finalizer on the kubeconfig of a control plane in a tenant namespace (wire P3).
+// finalizer on the kubeconfig of a control plane in a tenant namespace.
 func IsHolding(secret client.Object, isTenant bool) bool {
 	return controllerutil.ContainsFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) ||
 		isTenant && secret.GetDeletionTimestamp().IsZero() &&

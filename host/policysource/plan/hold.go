@@ -16,7 +16,7 @@ import (
 
 // Held is the state of a policy that was enforced before and of which no version can be
 // used. Its bindings call nothing: each call fails with the cause, and the failure policy
-// applies (ADR 24).
+// applies.
 type Held struct {
 	// Cause is the problem of the current version.
 	Cause error

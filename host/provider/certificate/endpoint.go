@@ -18,7 +18,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// apiServerPort is assumed on the addresses of control-plane nodes (wire P2.5).
+// apiServerPort is assumed on the addresses of control-plane nodes.
 const apiServerPort = 6443
 
 // ErrNoEndpoint is returned when no address of the API server is known that peers could use.

@@ -1,4 +1,4 @@
-// Package certificate has the cluster sign the client certificates of consumers (wire P2.5):
+// Package certificate has the cluster sign the client certificates of consumers:
 // it creates and approves CertificateSigningRequests, and keeps the results in the tenant
 // namespace, so that each is signed once and renewed in time.
 package certificate
@@ -114,7 +114,7 @@ type Issuer struct {
 // Issue returns the certificate of an identity, or nil while it is not signed yet; the
 // CertificateSigningRequest, which has RequestLabel and the consumer's label, changes then. A
 // certificate request other than the stored one replaces it, since a consumer that was
-// installed again has another key (A1).
+// installed again has another key.
 func (i *Issuer) Issue(ctx context.Context, r Request) (*Issued, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.secretName()}

@@ -1,6 +1,6 @@
 // Package metadata compares labels and annotations of an object in the provider with those of
 // the shadow object that it was created for. It removes only keys that one field manager has
-// set, so that keys of other writers stay (T22).
+// set, so that keys of other writers stay.
 package metadata
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// RemoteRole is the ClusterRole of a consumer's group in its remote namespaces (wire 6.5).
+// RemoteRole is the ClusterRole of a consumer's group in its remote namespaces.
 const RemoteRole = authentication.NamespaceRole
 
 // Owner returns the value of the annotation with the NamespaceMap of an object.
@@ -49,7 +49,7 @@ func isManaged(namespace *corev1.Namespace, binding *rbacv1.RoleBinding, nm *off
 	return OwnedBy(namespace, nm, origin) || binding != nil && OwnedBy(binding, nm, origin)
 }
 
-// isMappedFrom reports whether a managed namespace belongs to this local namespace (T75), according
+// isMappedFrom reports whether a managed namespace belongs to this local namespace, according
 // to its annotation or, if it was changed, to an accepted mapping.
 func isMappedFrom(namespace *corev1.Namespace, local string, current offloadingv1beta1.RemoteNamespaceStatus) bool {
 	return namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation] == local ||
@@ -69,7 +69,7 @@ func ForgeNamespace(nm *offloadingv1beta1.NamespaceMap, origin, local, remote st
 }
 
 // ForgeRoleBinding builds the RoleBinding of the consumer's group, which has the name of its cluster
-// ID (T70).
+// ID.
 func ForgeRoleBinding(nm *offloadingv1beta1.NamespaceMap, origin, remote string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -120,7 +120,7 @@ func restoreBinding(binding, desired *rbacv1.RoleBinding) bool {
 }
 
 // Conflicts returns an error for each local namespace whose remote namespace belongs to another
-// mapping: un-offloading one of the two would delete it for both (T75). An accepted mapping keeps
+// mapping: un-offloading one of the two would delete it for both. An accepted mapping keeps
 // the remote namespace; otherwise the first in alphabetical order gets it.
 func Conflicts(desired map[string]string, current map[string]offloadingv1beta1.RemoteNamespaceStatus) map[string]error {
 	isAccepted := func(local string) bool {

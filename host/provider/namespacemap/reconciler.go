@@ -1,10 +1,9 @@
 // Package namespacemap reconciles replicated NamespaceMaps on the provider: it creates and deletes
 // the namespaces of a consumer, and the RoleBindings that give the consumer access to them
-// (wire 6.5).
 //
 // The consumer is that of the tenant namespace in which its NamespaceMap lies: only the provider can
-// write the labels of that namespace. Labels of the NamespaceMap, and its status, decide nothing
-// (ADR 66). A managed namespace is recognized by its metadata or by the consumer's RoleBinding in it. What
+// write the labels of that namespace. Labels of the NamespaceMap, and its status, decide nothing.
+// A managed namespace is recognized by its metadata or by the consumer's RoleBinding in it. What
 // is changed of the one is restored from the other. When both are gone, the provider has taken the
 // namespace away. Namespaces that a changed status does not name are found by their annotation.
 //
@@ -64,7 +63,7 @@ var (
 	// errNotManaged is the error of a mapping to a namespace of the provider or of another
 	// NamespaceMap.
 	errNotManaged = errors.New("the namespace exists and is not managed by this NamespaceMap")
-	// errShared is the error of a mapping to the remote namespace of another mapping (T75).
+	// errShared is the error of a mapping to the remote namespace of another mapping.
 	errShared = errors.New("two local namespaces cannot share a remote namespace")
 	// errReserved is the error of a mapping to a name that the consumer may not use.
 	errReserved = errors.New("the name is reserved by the provider")
@@ -91,7 +90,7 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events records on the NamespaceMap.
 	Events events.EventRecorder
-	// ClusterID is this cluster's. A consumer's NamespaceMap has it as its name (wire 6.3): others get no namespaces.
+	// ClusterID is this cluster's. A consumer's NamespaceMap has it as its name: others get no namespaces.
 	ClusterID liqocorev1beta1.ClusterID
 	// Names validates the names of namespaces.
 	Names Names
@@ -361,7 +360,7 @@ func (p *pass) order(desired map[string]string) []string {
 
 // recordResult sets the status of one mapping. It returns the error if a retry can help. A
 // transient error does not replace the phase Accepted, so that a failing request does not stop
-// running pods (wire 6.5).
+// running pods.
 func (p *pass) recordResult(local, remote string, err error) error {
 	current, known := p.nm.Status.CurrentMapping[local]
 	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted

@@ -180,7 +180,7 @@ func TestTwoMappingsToOneRemoteNamespace(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["cart"].Phase)
 	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["shop"].Phase)
 
-	// Removing the rejected mapping keeps the namespace of the accepted one (T75).
+	// Removing the rejected mapping keeps the namespace of the accepted one.
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
 	delete(current.Spec.DesiredMapping, "shop")

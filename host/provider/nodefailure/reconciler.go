@@ -1,5 +1,5 @@
 // Package nodefailure deletes, by force, the pods of ShadowPods that are being deleted on Nodes
-// which are not ready: their kubelets cannot confirm the end (wire 3.11). The ShadowPod
+// which are not ready: their kubelets cannot confirm the end. The ShadowPod
 // controller then creates them on other Nodes.
 //
 // The controller is off by default. A Node that only lost its connection still runs such a pod,

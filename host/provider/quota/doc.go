@@ -1,6 +1,6 @@
-// Package quota keeps consumers within what they were granted (wire 2.5, P4.5): it knows which
+// Package quota keeps consumers within what they were granted: it knows which
 // ShadowPods of a user are live, decides whether another one fits, and reserves its resources in
-// the status of the user's Quota, so that several replicas decide as one (ADR 63).
+// the status of the user's Quota, so that several replicas decide as one.
 //
 // # Reservations
 //

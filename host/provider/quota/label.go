@@ -11,7 +11,7 @@ import (
 var notInLabel = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
 // LabelValue returns the name of a user as the value of the creator label: every character that
-// labels do not allow becomes "-" (wire 2.5). A name that is not a label value even so is
+// labels do not allow becomes "-". A name that is not a label value even so is
 // shortened, with a hash.
 func LabelValue(user string) string {
 	value := notInLabel.ReplaceAllString(user, "-")

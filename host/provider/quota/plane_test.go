@@ -363,7 +363,7 @@ func TestAQuotaHolds(t *testing.T) {
 	require.Equal(t, 2, p.flood("fourth", 10))
 	p.awaitUsed("12", "12")
 
-	// Administrators and the garbage collector may update, and the accounting stays (T77).
+	// Administrators and the garbage collector may update, and the accounting stays.
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/creator-user":"another","team":"a"}}}`))
 	require.NoError(t, p.admin.Patch(t.Context(), &finished.Items[2], patch))
 	assert.Equal(t, consumerUser, finished.Items[2].Labels[offloadingv1beta1.CreatorUserLabel])
@@ -445,7 +445,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 
 // TestVirtualNodesOfASliceShareItsQuota creates ShadowPods of two virtual nodes, which have the
 // identity of their ResourceSlice, at once, and of another ResourceSlice of the same consumer,
-// which has a Quota of its own (wire P4.5).
+// which has a Quota of its own.
 func TestVirtualNodesOfASliceShareItsQuota(t *testing.T) {
 	const otherUser = "cpu-0123456789ab"
 	p := newProvider(t)

@@ -16,7 +16,7 @@ import (
 var errNoContainers = errors.New("pod has no containers")
 
 // Requests returns what a pod counts against a quota: the requests that the scheduler would
-// count, with sidecars and overhead, and one pod (T68). A limit without a request counts as the
+// count, with sidecars and overhead, and one pod. A limit without a request counts as the
 // request, which is what the API server makes of it. Amounts that are negative or out of bounds are an
 // error, before anything is computed: a consumer would increase its quota with the former, and stop the
 // decisions on all pods with the latter. Requests of the pod count if they are more than those of its
@@ -63,7 +63,7 @@ func requestsOf(resources *corev1.ResourceRequirements) corev1.ResourceList {
 }
 
 // checkLimits returns an error if the containers do not request and limit resources as the
-// enforcement demands (wire P4.5). [Requests] has checked the amounts.
+// enforcement demands. [Requests] has checked the amounts.
 func checkLimits(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforcement) error {
 	if enforcement != offloadingv1beta1.SoftLimitsEnforcement && enforcement != offloadingv1beta1.HardLimitsEnforcement {
 		return nil

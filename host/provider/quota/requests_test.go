@@ -27,7 +27,7 @@ func cpu(value string) corev1.ResourceRequirements {
 	return resources(map[corev1.ResourceName]string{"cpu": value}, nil)
 }
 
-// TestRequests has the cases of T68, and those by which a consumer would get more than it was
+// TestRequests has what Kubernetes counts of a pod, and cases by which a consumer would get more than it was
 // granted.
 func TestRequests(t *testing.T) {
 	always := ptr.To(corev1.ContainerRestartPolicyAlways)

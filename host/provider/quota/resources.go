@@ -59,7 +59,7 @@ func larger(a, b corev1.ResourceList) corev1.ResourceList {
 }
 
 // exceeded returns why a pod does not fit into what is left of a quota, or "". Only resources that
-// the pod requests count, and pods only if the quota names them (wire 2.5). wanted is what the pod
+// the pod requests count, and pods only if the quota names them. wanted is what the pod
 // takes beyond what is reserved for its name.
 func exceeded(quota *offloadingv1beta1.Quota, used, requests, wanted corev1.ResourceList) string {
 	hard := quota.Spec.Resources

@@ -16,7 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
-// Reasons of the conditions of a ResourceSlice (wire P4.3).
+// Reasons of the conditions of a ResourceSlice.
 const (
 	reasonAuthenticationAccepted = "ResourceSliceAuthenticationAccepted"
 	reasonAuthenticationDenied   = "ResourceSliceAuthenticationDenied"
@@ -65,7 +65,7 @@ type Offer struct {
 	NodeLabels map[string]string
 }
 
-// DefaultResources are the reference's defaults (wire P4.3).
+// DefaultResources are the reference's defaults.
 func DefaultResources() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
@@ -83,7 +83,7 @@ type decision struct {
 }
 
 // asksPolicies reports whether the policies decide about a slice. Otherwise it sets the condition
-// of the slice, unless the class belongs to another controller (wire P4.3). It is pure.
+// of the slice, unless the class belongs to another controller. It is pure.
 func asksPolicies(slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, offer *Offer, now metav1.Time) bool {
 	status := &slice.Status
 	switch {
@@ -170,7 +170,6 @@ func storageTypes(classes []storagev1.StorageClass, offer *Offer) []authv1beta1.
 }
 
 // setCondition sets a condition; its time changes with the status, the reason or the message
-// (wire P1.1).
 func setCondition(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType, value authv1beta1.ResourceSliceConditionStatus, reason, message string, now metav1.Time) {
 	condition := authv1beta1.ResourceSliceCondition{Type: kind, Status: value, LastTransitionTime: now, Reason: reason, Message: message}
 	for i := range status.Conditions {

@@ -20,7 +20,7 @@ import (
 	counting "github.com/longshore-dev/longshore/host/provider/quota"
 )
 
-// quotaSpec returns the Quota of an accepted slice (wire P4.4). It follows the Tenant itself, too: its
+// quotaSpec returns the Quota of an accepted slice. It follows the Tenant itself, too: its
 // slices get their annotation later. It is pure.
 func quotaSpec(slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
 	spec := &offloadingv1beta1.QuotaSpec{

@@ -1,7 +1,7 @@
-// Package resourceslice answers the ResourceSlices of consumers (wire P4): it checks who asks,
+// Package resourceslice answers the ResourceSlices of consumers: it checks who asks,
 // issues the credentials of the slice, and grants resources by its class.
 //
-// ResourceSliceAdmission policies grant the resources of slices of the built-in class (ADR 66); they
+// ResourceSliceAdmission policies grant the resources of slices of the built-in class; they
 // are asked again after changes of the slice and of the policies. The cluster's allocatable resources
 // are not among the facts: the manager does not watch Nodes for it. While a policy fails, an accepted
 // slice keeps its grant and says so in its condition; a new one is denied.
@@ -259,7 +259,7 @@ func (r *Reconciler) notIssued(slice *authv1beta1.ResourceSlice, err error) erro
 }
 
 // checkRequest checks that the certificate request is for this slice of this consumer, with the
-// key that the consumer's handshake proved; without a handshake, with any key (wire P2.12).
+// key that the consumer's handshake proved; without a handshake, with any key.
 func checkRequest(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) error {
 	subject := authentication.SliceSubject(*slice.Spec.ConsumerClusterID, slice.Name)
 	if ptr.Deref(tenant.Spec.AuthzPolicy, authv1beta1.KeysExchange) == authv1beta1.TolerateNoHandshake {

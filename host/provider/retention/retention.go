@@ -1,5 +1,5 @@
 // Package retention keeps the data of consumers whose reclaim policy is Retain when their remote
-// namespace is deleted (T71, docs/adr/0065).
+// namespace is deleted.
 package retention
 
 import (

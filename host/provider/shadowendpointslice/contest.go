@@ -14,7 +14,7 @@ import (
 )
 
 // pause returns how long the next write of an EndpointSlice waits, because another writer of this
-// cluster changes or deletes it again and again (T76). When it need not wait any more, an event says
+// cluster changes or deletes it again and again. When it need not wait any more, an event says
 // so.
 func (r *Reconciler) pause(shadow *offloadingv1beta1.ShadowEndpointSlice, desired *discoveryv1.EndpointSlice) time.Duration {
 	pause, isDue := r.lastWrite(shadow).Pause(identity(shadow, desired), r.Clock.Now())

@@ -13,10 +13,10 @@ import (
 )
 
 // DirectConnectionsDataAnnotation on a ShadowEndpointSlice lists the endpoints that other
-// providers run (wire 4.4). It is not copied to the EndpointSlice.
+// providers run. It is not copied to the EndpointSlice.
 const DirectConnectionsDataAnnotation = "liqo.io/direct-connections-data"
 
-// Forge builds the EndpointSlice of a ShadowEndpointSlice (wire 4.5): its labels and
+// Forge builds the EndpointSlice of a ShadowEndpointSlice: its labels and
 // annotations, its endpoints with translated addresses, the ShadowEndpointSlice as controller.
 // addresses translates those of the consumer. reachable is false when this cluster does not reach the
 // consumer; no endpoint is ready then. An endpoint whose address cannot be translated is left out, and
@@ -48,7 +48,7 @@ func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addres
 }
 
 // forgeEndpoint translates the addresses and sets the conditions. Serving and terminating are
-// kept, so that connections to a terminating endpoint are drained (T44).
+// kept, so that connections to a terminating endpoint are drained.
 func forgeEndpoint(endpoint *discoveryv1.Endpoint, addressType discoveryv1.AddressType, reachable bool, addresses address.Translator) error {
 	for i, original := range endpoint.Addresses {
 		if addressType == discoveryv1.AddressTypeFQDN {
@@ -71,8 +71,8 @@ func forgeEndpoint(endpoint *discoveryv1.Endpoint, addressType discoveryv1.Addre
 	return nil
 }
 
-// isReachable reports whether this cluster reaches the network and the API server of a consumer
-// (wire 4.5). Without ForeignCluster or networking module, the clusters are connected by other
+// isReachable reports whether this cluster reaches the network and the API server of a consumer.
+// Without ForeignCluster or networking module, the clusters are connected by other
 // means and the network counts as established.
 func isReachable(cluster *liqocorev1beta1.ForeignCluster) bool {
 	if cluster == nil {

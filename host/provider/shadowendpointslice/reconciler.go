@@ -1,5 +1,5 @@
 // Package shadowendpointslice turns each ShadowEndpointSlice into an EndpointSlice on the
-// provider, so that remote pods reach endpoints of their consumer (wire 4.5).
+// provider, so that remote pods reach endpoints of their consumer.
 //
 // Endpoints are ready while the provider reaches the consumer. The garbage collector deletes
 // the EndpointSlice of a deleted ShadowEndpointSlice.
@@ -38,7 +38,7 @@ import (
 	"github.com/longshore-dev/longshore/host/provider/refusal"
 )
 
-// FieldManager is the field manager of this controller's writes (wire 7.4).
+// FieldManager is the field manager of this controller's writes.
 const FieldManager = "shadow-endpointslice-controller"
 
 // unmanagedRetry is how soon the creation is tried again when an unmanaged EndpointSlice has the
@@ -140,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// Translated anew each time: the Configuration of the consumer may change (T41).
+	// Translated anew each time: the Configuration of the consumer may change.
 	addresses, err := address.Load(ctx, r.Client, originOf(shadow))
 	if err != nil {
 		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonNotTranslated, actionCreate,
@@ -201,7 +201,7 @@ func (r *Reconciler) create(ctx context.Context, shadow *offloadingv1beta1.Shado
 }
 
 // update patches the EndpointSlice if it is controlled by the ShadowEndpointSlice. Another
-// EndpointSlice of the same name is never changed (T23).
+// EndpointSlice of the same name is never changed.
 func (r *Reconciler) update(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice, current, desired *discoveryv1.EndpointSlice) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(current)
 	isOwn := metav1.IsControlledBy(current, shadow)

@@ -153,7 +153,7 @@ func TestChangesInTheProviderAreReverted(t *testing.T) {
 	assert.Empty(t, writes)
 }
 
-// Another writer in the provider is slowed down, not fought (T76).
+// Another writer in the provider is slowed down, not fought.
 func TestAContestedEndpointSliceIsRevertedWithGrowingPauses(t *testing.T) {
 	for name, fight := range map[string]func(*testing.T, *environment, *discoveryv1.EndpointSlice){
 		"changes": func(t *testing.T, e *environment, slice *discoveryv1.EndpointSlice) {
@@ -232,7 +232,7 @@ func TestARefusedEndpointSliceIsReported(t *testing.T) {
 	}
 }
 
-// An EndpointSlice that the ShadowEndpointSlice does not control is never changed (T23).
+// An EndpointSlice that the ShadowEndpointSlice does not control is never changed.
 func TestUnmanagedEndpointSlice(t *testing.T) {
 	unmanaged := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace, Labels: map[string]string{offloadingv1beta1.ManagedByLabel: "shadowendpointslice"}},

@@ -1,6 +1,6 @@
 package shadowpod
 
-// Event reasons and actions on the ShadowPod (wire 3.7), beside
+// Event reasons and actions on the ShadowPod, beside
 // [offloadingv1beta1.FailedCreatePodReason]. The creation of a pod causes no event.
 const (
 	reasonFailedUpdatePod = "FailedUpdatePod"

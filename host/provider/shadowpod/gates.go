@@ -15,7 +15,7 @@ import (
 )
 
 // syncGates writes the conditions of readiness gates that the consumer has set to the status of
-// the pod (ADR 68). Other conditions are not changed. A condition that another writer changes is
+// the pod. Other conditions are not changed. A condition that another writer changes is
 // written again with the next change of the ShadowPod or of the pod's metadata. The result is how
 // soon a refused patch is sent again; 0 if none was.
 func (r *Reconciler) syncGates(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (time.Duration, error) {

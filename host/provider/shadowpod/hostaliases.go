@@ -12,11 +12,11 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
-// apiServerHost is the name under which pods of consumers reach their API server (wire 3.5).
+// apiServerHost is the name under which pods of consumers reach their API server.
 const apiServerHost = "kubernetes.default"
 
 // translateHostAliases translates the addresses of the consumer's API server in a pod that is not
-// created yet (wire 3.7). Other aliases are the user's own.
+// created yet. Other aliases are the user's own.
 func (r *Reconciler) translateHostAliases(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
 	aliases := pod.Spec.HostAliases
 	isAPIServer := func(alias corev1.HostAlias) bool { return slices.Contains(alias.Hostnames, apiServerHost) }

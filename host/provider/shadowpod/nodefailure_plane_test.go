@@ -29,7 +29,7 @@ func (r *rig) setReady(t *testing.T, status corev1.ConditionStatus) {
 	require.NoError(t, r.milan.Status().Patch(t.Context(), node, client.MergeFrom(before)))
 }
 
-// A pod that is deleted on a Node that is not ready is replaced without the kubelet (wire 3.11).
+// A pod that is deleted on a Node that is not ready is replaced without the kubelet.
 func TestPodsOfFailedNodesAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
-// ForgePod builds the pod of a ShadowPod (wire 3.7): its labels, annotations and spec, with the
+// ForgePod builds the pod of a ShadowPod: its labels, annotations and spec, with the
 // ShadowPod as controller and the digests of the fields that it was made from.
 func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 	labels := maps.Clone(shadow.Labels)
@@ -45,7 +45,7 @@ func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 }
 
 // Owns reports whether the pod was created for this ShadowPod. Other pods of the same name are
-// never changed (T23).
+// never changed.
 func Owns(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == shadow.UID

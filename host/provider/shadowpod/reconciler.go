@@ -2,7 +2,7 @@
 // and reports how the pod ended.
 //
 // Labels, annotations, and what Kubernetes lets change in the spec of a running pod follow the
-// ShadowPod (ADR 68). A pod that vanishes while
+// ShadowPod. A pod that vanishes while
 // its ShadowPod is not terminal is created again, so the workload survives an eviction or a
 // drained node without its consumer; at once, or after a pause that doubles while its pods do not
 // last. The garbage collector deletes the pod of a deleted
@@ -40,7 +40,7 @@ import (
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
-// FieldManager is the field manager of this controller's writes (wire 7.4).
+// FieldManager is the field manager of this controller's writes.
 const FieldManager = "shadow-pod"
 
 const (
@@ -354,8 +354,8 @@ func mergePatch(body map[string]any) (client.Patch, error) {
 }
 
 // reportStatus writes to the ShadowPod what its pod requests beyond it, for the Quota, and a terminal phase.
-// Other phases are not read by consumers and are written only together with the removal of a refusal
-// (ADR 45), or with requests.
+// Other phases are not read by consumers and are written only together with the removal of a refusal,
+// or with requests.
 func (r *Reconciler) reportStatus(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
 	phase, refused, beyond := pod.Status.Phase, shadow.Status.Reason != "", quota.Beyond(&shadow.Spec.Pod, pod)
 	isCounted := quantity.Equal(shadow.Status.Requests, beyond)

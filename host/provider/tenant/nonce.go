@@ -22,7 +22,7 @@ const (
 	actionCreateNonce          = "CreateNonce"
 )
 
-// NonceReconciler puts a nonce into each Secret that asks for one (wire P2.3, step 2).
+// NonceReconciler puts a nonce into each Secret that asks for one.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 type NonceReconciler struct {

@@ -1,5 +1,5 @@
 // Package tenant keeps the consumers of a provider: it makes nonces, verifies handshakes,
-// issues control-plane credentials, binds roles, and takes all of that back (wire P2.3, P2.4).
+// issues control-plane credentials, binds roles, and takes all of that back.
 package tenant
 
 import (
@@ -304,7 +304,7 @@ func (r *Reconciler) setStatus(ctx context.Context, tenant *authv1beta1.Tenant, 
 	return true, nil
 }
 
-// renew gives the credentials to the Renews that the consumer replicated (wire P2.8). The address, the
+// renew gives the credentials to the Renews that the consumer replicated. The address, the
 // authority and the proxy are credentials, too: the consumer has no other source of them.
 func (r *Reconciler) renew(ctx context.Context, tenant *authv1beta1.Tenant, params *authv1beta1.AuthParams) error {
 	renews := &authv1beta1.RenewList{}
@@ -326,7 +326,7 @@ func (r *Reconciler) renew(ctx context.Context, tenant *authv1beta1.Tenant, para
 	return nil
 }
 
-// drain withdraws a consumer without forgetting it (wire P4).
+// drain withdraws a consumer without forgetting it.
 func (r *Reconciler) drain(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.takeBack(ctx, tenant); err != nil {
 		return err

@@ -32,13 +32,13 @@ const (
 	reasonIDInUse          = "ClusterIDInUse"
 )
 
-// toleratesNoHandshake reports whether an administrator waives the handshake (wire P2.12).
+// toleratesNoHandshake reports whether an administrator waives the handshake.
 func toleratesNoHandshake(tenant *authv1beta1.Tenant) bool {
 	return ptr.Deref(tenant.Spec.AuthzPolicy, authv1beta1.KeysExchange) == authv1beta1.TolerateNoHandshake
 }
 
-// verify checks a Tenant's handshake against the nonce that was made for its cluster
-// (wire P2.4). It is pure; nil means that the consumer has the key that it claims.
+// verify checks a Tenant's handshake against the nonce that was made for its cluster.
+// It is pure; nil means that the consumer has the key that it claims.
 func verify(tenant *authv1beta1.Tenant, nonce *corev1.Secret) *refusal {
 	if nonce == nil || len(nonce.Data[authentication.NonceKey]) == 0 {
 		return &refusal{reasonNoNonce, fmt.Sprintf("Secret %s of the tenant namespace has no nonce for cluster %s. "+

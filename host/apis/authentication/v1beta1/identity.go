@@ -7,7 +7,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Keys of the Secret that carries a kubeconfig (wire P2.7).
+// Keys of the Secret that carries a kubeconfig.
 const (
 	// IdentityTypeLabel holds an [IdentityType].
 	IdentityTypeLabel = "liqo.io/identity-type"
@@ -21,7 +21,7 @@ const (
 const AppliedRenewAnnotation = "longshore.dev/applied-renew"
 
 // ControlPlaneGroup is the organization in a control-plane certificate, and so the
-// group that stands for every peer's control plane (wire P2.5).
+// group that stands for every peer's control plane.
 const ControlPlaneGroup = "liqo.io"
 
 // IdentityType tells what an identity is for.

@@ -7,7 +7,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Annotations of a ResourceSlice (wire 7.3, P4).
+// Annotations of a ResourceSlice.
 const (
 	// CreateVirtualNodeAnnotation asks for a VirtualNode of the slice's name, unless
 	// it is empty or "false".

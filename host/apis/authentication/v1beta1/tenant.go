@@ -6,7 +6,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// TenantFinalizer is held until a tenant's bindings are gone (wire P1.1).
+// TenantFinalizer is held until a tenant's bindings are gone.
 const TenantFinalizer = "tenant.liqo.io/finalizer"
 
 // AuthzPolicy tells how far a provider trusts a tenant that did not shake hands.
@@ -64,7 +64,7 @@ type TenantStatus struct {
 	// AuthParams are the control-plane credentials; absent with TolerateNoHandshake.
 	AuthParams *AuthParams `json:"authParams,omitempty"`
 	// Conditions has Ready, which says why a handshake is not complete. It is an addition to
-	// the wire (A4).
+	// the wire.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -33,21 +33,21 @@ func (id ClusterID) Validate() error {
 
 const (
 	// ClusterIDConfigMapLabelValue is the value of app.kubernetes.io/name on the
-	// ConfigMap that holds this cluster's ID (wire P2.1).
+	// ConfigMap that holds this cluster's ID.
 	ClusterIDConfigMapLabelValue = "clusterid-configmap"
-	// ClusterIDConfigMapKey is the key of the ID in this ConfigMap (wire P2.1).
+	// ClusterIDConfigMapKey is the key of the ID in this ConfigMap.
 	ClusterIDConfigMapKey = "CLUSTER_ID"
 )
 
-// Labels with a cluster ID, and of tenant namespaces (wire 7.2).
+// Labels with a cluster ID, and of tenant namespaces.
 const (
 	// RemoteClusterIDLabel is the ID of the peer on Nodes, VirtualNodes, NamespaceMaps,
 	// namespaces, Secrets and bindings.
 	RemoteClusterIDLabel = "liqo.io/remote-cluster-id"
-	// TenantNamespaceLabel is "true" on the namespace kept for a peer (wire P2.2).
+	// TenantNamespaceLabel is "true" on the namespace kept for a peer.
 	TenantNamespaceLabel = "liqo.io/tenant-namespace"
 	// TenantNamespacePrefix is the prefix of the default name of a tenant namespace, followed
-	// by the ID of the peer. Namespaces are looked up by labels, not by name (wire P2.2).
+	// by the ID of the peer. Namespaces are looked up by labels, not by name.
 	TenantNamespacePrefix = "liqo-tenant-"
 )
 
@@ -59,7 +59,7 @@ func HasTenantLabel(labels map[string]string) bool {
 }
 
 // IsTenantNamespace reports whether a namespace has the labels of the tenant namespace of a
-// peer (wire P2.2).
+// peer.
 func IsTenantNamespace(namespace metav1.Object, peer ClusterID) bool {
 	return HasTenantLabel(namespace.GetLabels()) && peer != "" && namespace.GetLabels()[RemoteClusterIDLabel] == string(peer)
 }
@@ -71,7 +71,7 @@ func IsOwn(object metav1.Object) bool {
 	return labels[ReplicationLabel] == "true" && labels[ReplicatedLabel] != "true"
 }
 
-// Labels of replication between clusters (wire 6.4, 7.2, P3).
+// Labels of replication between clusters.
 const (
 	// ReplicationLabel is "true" on an object to be replicated, "false" on its copy.
 	ReplicationLabel = "liqo.io/replication"
@@ -85,7 +85,7 @@ const (
 	OwnershipLabel = "liqo.io/ownership"
 )
 
-// Finalizers of the replicator (wire P3).
+// Finalizers of the replicator.
 const (
 	// ReplicatorFinalizer stays on a replicated object until its copy is gone.
 	ReplicatorFinalizer = "crdreplicator.liqo.io/resource"
@@ -94,7 +94,7 @@ const (
 	ReplicatorSecretFinalizer = "crdreplicator.liqo.io/operator"
 )
 
-// Markers on webhook configurations (wire 2.1, 2.6).
+// Markers on webhook configurations.
 const (
 	// WebhookLabel is "true" on webhook configurations whose CA bundle the webhook
 	// server keeps, and on the Secret with its certificate.
@@ -103,8 +103,8 @@ const (
 	WebhookSkipLabel = "liqo.io/webhook-skip"
 )
 
-// ManagedByLabel and ManagedByValue mark the bindings of a peer
-// (wire P2.6): app.kubernetes.io/managed-by=liqo.
+// ManagedByLabel and ManagedByValue mark the bindings of a peer:
+// app.kubernetes.io/managed-by=liqo.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedByValue = "liqo"

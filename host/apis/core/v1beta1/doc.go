@@ -1,4 +1,4 @@
-// Package v1beta1 defines the kinds of core.liqo.io/v1beta1 (wire P1.2): the ForeignCluster, the type
+// Package v1beta1 defines the kinds of core.liqo.io/v1beta1: the ForeignCluster, the type
 // of cluster IDs, and the labels of clusters and replication.
 //
 // +kubebuilder:object:generate=true

@@ -4,12 +4,12 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 const (
 	// PermanentlyUnreachableAnnotation is "true" on a ForeignCluster that is lost, so that
-	// finalizers do not wait for it (wire 7.3). That waits until its API server does not answer.
+	// finalizers do not wait for it. That waits until its API server does not answer.
 	PermanentlyUnreachableAnnotation = "liqo.io/foreign-cluster-permanently-unreachable"
 	// UnreachableAlthoughItAnswers is the value of the annotation for a cluster that answers, and does not
 	// do what it is asked.
 	UnreachableAlthoughItAnswers = "although-it-answers"
-	// APIServerCheckerFinalizer is the finalizer of the API server probe (wire P1.2).
+	// APIServerCheckerFinalizer is the finalizer of the API server probe.
 	APIServerCheckerFinalizer = "api-server-checker.liqo.io/finalizer"
 )
 

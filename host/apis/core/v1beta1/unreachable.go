@@ -1,7 +1,7 @@
 package v1beta1
 
 // PermanentlyUnreachable reports whether an administrator declared the cluster permanently
-// unreachable and its API server does not answer (wire P2.11), or declared that this is the same. Only then
+// unreachable and its API server does not answer, or declared that this is the same. Only then
 // may finalizers be removed without the cluster.
 func (fc *ForeignCluster) PermanentlyUnreachable() bool {
 	switch fc.Annotations[PermanentlyUnreachableAnnotation] {

@@ -1,4 +1,4 @@
-// Package v1alpha1 defines the kinds of ipam.liqo.io/v1alpha1 (wire P1.4): networks and addresses
+// Package v1alpha1 defines the kinds of ipam.liqo.io/v1alpha1: networks and addresses
 // of other clusters, and what they are translated to in this cluster.
 //
 // +kubebuilder:object:generate=true

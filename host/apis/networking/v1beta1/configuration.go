@@ -15,7 +15,7 @@ type IP string
 // The condition of a Configuration and its reasons.
 const (
 	// NetworkCIDRsConfigured is true when all CIDRs of the peer have a value in the status.
-	// Readers trust it only with the generation of the object (wire P5.2).
+	// Readers trust it only with the generation of the object.
 	NetworkCIDRsConfigured = "NetworkCIDRsConfigured"
 	// ReasonWaitingForNetworks is its reason before.
 	ReasonWaitingForNetworks = "WaitingForNetworks"

@@ -1,4 +1,4 @@
-// Package v1beta1 defines the kinds of networking.liqo.io/v1beta1 (wire P1.3): what two clusters
+// Package v1beta1 defines the kinds of networking.liqo.io/v1beta1: what two clusters
 // agree on about their networks, and the gateways between them. Longshore has no network fabric.
 // It serves these kinds so that manifests apply and a fabric can be added.
 //

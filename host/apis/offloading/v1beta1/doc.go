@@ -1,5 +1,5 @@
 // Package v1beta1 defines the kinds of offloading.liqo.io/v1beta1, which are wire compatible with
-// Liqo (wire 1): virtual nodes and their template, the offloading of namespaces, and shadow
+// Liqo: virtual nodes and their template, the offloading of namespaces, and shadow
 // objects. Labels, annotations, finalizers and taints are defined beside the kind that uses them.
 //
 // +kubebuilder:object:generate=true

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of NamespaceMaps and their namespaces (wire 6.5, 7.3, 7.4).
+// Keys of NamespaceMaps and their namespaces.
 const (
 	// ManagedByNamespaceMapAnnotation on a remote namespace and its RoleBinding is
 	// "<namespace>/<name>" of its NamespaceMap.

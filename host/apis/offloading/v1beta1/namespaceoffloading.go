@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Names and keys of namespace offloading (wire 1.3, 7.2, 7.4).
+// Names and keys of namespace offloading.
 const (
 	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have.
 	NamespaceOffloadingName = "offloading"
@@ -20,7 +20,7 @@ const (
 // +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName
 type NamespaceMappingStrategyType string
 
-// The mapping strategies (wire 6.1).
+// The mapping strategies.
 const (
 	// EnforceSameNameMappingStrategyType uses the local name.
 	EnforceSameNameMappingStrategyType NamespaceMappingStrategyType = "EnforceSameName"
@@ -35,7 +35,7 @@ const (
 // +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
 type PodOffloadingStrategyType string
 
-// The offloading strategies (wire 2.2).
+// The offloading strategies.
 const (
 	LocalPodOffloadingStrategyType          PodOffloadingStrategyType = "Local"
 	RemotePodOffloadingStrategyType         PodOffloadingStrategyType = "Remote"
@@ -63,7 +63,7 @@ type NamespaceOffloadingSpec struct {
 // OffloadingPhaseType summarizes the conditions of an offloaded namespace.
 type OffloadingPhaseType string
 
-// The phases of an offloaded namespace (wire 6.2).
+// The phases of an offloaded namespace.
 const (
 	ReadyOffloadingPhaseType             OffloadingPhaseType = "Ready"
 	NoClusterSelectedOffloadingPhaseType OffloadingPhaseType = "NoClusterSelected"

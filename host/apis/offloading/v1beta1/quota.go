@@ -15,7 +15,7 @@ const QuotaClassAnnotation = "longshore.dev/resource-slice-class"
 // +kubebuilder:validation:Enum=Hard;Soft;None
 type LimitsEnforcement string
 
-// The enforcements (wire 1.7).
+// The enforcements.
 const (
 	// HardLimitsEnforcement requires requests of cpu and memory, and equal limits.
 	HardLimitsEnforcement LimitsEnforcement = "Hard"
@@ -39,7 +39,7 @@ type QuotaSpec struct {
 }
 
 // QuotaReservation is a ShadowPod, or a change of its resources, that was admitted and that is
-// not observed yet (ADR 63).
+// not observed yet.
 type QuotaReservation struct {
 	// Namespace of the ShadowPod.
 	Namespace string `json:"namespace"`
@@ -69,7 +69,6 @@ type QuotaClaim struct {
 }
 
 // QuotaStatus is the observed state of a Quota. The reference system neither writes nor reads it
-// (ADR 63).
 type QuotaStatus struct {
 	// Used by the live ShadowPods of the user, and by reservations of ShadowPods.
 	Used corev1.ResourceList `json:"used,omitempty"`

@@ -8,7 +8,7 @@ import (
 // ShadowPodGVK is the kind of a ShadowPod, the controller of the remote pod.
 var ShadowPodGVK = GroupVersion.WithKind("ShadowPod")
 
-// Labels of offloaded pods and related objects (wire 7.2, 7.3).
+// Labels of offloaded pods and related objects.
 const (
 	// LocalPodLabel is "true" on a local pod that is offloaded.
 	LocalPodLabel = "liqo.io/shadowPod"
@@ -31,7 +31,7 @@ const (
 	CreatorUserLabel = "liqo.io/creator-user"
 )
 
-// Annotations of local pods (wire 7.3).
+// Annotations of local pods.
 const (
 	// AntiAffinityPresetAnnotation is "propagate", "soft" or "hard".
 	AntiAffinityPresetAnnotation = "liqo.io/anti-affinity-preset"
@@ -45,7 +45,7 @@ const (
 	RemoteRuntimeClassNameAnnotation = "liqo.io/remote-runtime-class-name"
 )
 
-// Reasons in the status of a local pod (wire 7.4).
+// Reasons in the status of a local pod.
 const (
 	// OffloadingBackOffReason means that the pod cannot be offloaded at present.
 	OffloadingBackOffReason = "OffloadingBackOff"
@@ -56,10 +56,10 @@ const (
 )
 
 // FailedCreatePodReason is the reason in the status of a ShadowPod, and of events on it, when
-// the pod cannot be created (wire 3.7).
+// the pod cannot be created.
 const FailedCreatePodReason = "FailedCreatePod"
 
-// Field managers (wire 7.4).
+// Field managers.
 const (
 	// ReflectionFieldManager is the field manager of virtual kubelets.
 	ReflectionFieldManager = "reflection.liqo.io"
@@ -67,7 +67,7 @@ const (
 	ShadowPodFieldManager = "shadow-pod"
 )
 
-// LiqoRuntimeClassName is the RuntimeClass of pods that request a virtual node (wire 2.6).
+// LiqoRuntimeClassName is the RuntimeClass of pods that request a virtual node.
 const LiqoRuntimeClassName = "liqo"
 
 // ShadowPodSpec is the desired state of a ShadowPod.
@@ -91,7 +91,7 @@ type ShadowPodStatus struct {
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 
 	// Reason is a CamelCase reason why the pod cannot be created; empty otherwise. The reference
-	// system neither writes nor reads Reason and Message (ADR 45).
+	// system neither writes nor reads Reason and Message.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 

@@ -1,6 +1,6 @@
 package v1beta1
 
-// Keys of claims and volumes (wire 4.9, 7.2, 7.3).
+// Keys of claims and volumes.
 const (
 	// StorageProvisioner is the provisioner of virtual storage classes: the volumes of such a
 	// class are in the cluster of the first pod.
@@ -19,7 +19,7 @@ const (
 )
 
 // Keys of Longshore's own with which the manager and the virtual kubelets of a provider agree
-// about remote claims (docs/adr/0065).
+// about remote claims.
 const (
 	// StorageClusterLabel on a claim and on its volume is the ID of the provider that has the data.
 	StorageClusterLabel = "storage.longshore.dev/cluster"

@@ -10,7 +10,6 @@ import (
 )
 
 // Keys on virtual nodes: the VirtualNode, its Node and its virtual kubelet
-// (wire 7.2, 7.3, 7.4).
 const (
 	// NodeTypeLabel and NodeTypeVirtual mark the Node of a virtual node.
 	NodeTypeLabel   = "liqo.io/type"
@@ -26,7 +25,7 @@ const (
 	ComponentLabel          = "offloading.liqo.io/component"
 	ComponentVirtualKubelet = "virtual-kubelet"
 	// OffloadingPatchHashAnnotation on a virtual kubelet's Deployment is the hex SHA-256 of
-	// the patch's JSON (5.1). In the reference it is on the pod template, so that a changed patch
+	// the patch's JSON. In the reference it is on the pod template, so that a changed patch
 	// restarts the virtual kubelet. Here the virtual kubelet applies it without a restart.
 	OffloadingPatchHashAnnotation = "liqo.io/offloading-patch-hash"
 	// ImageAnnotation on a VirtualNode is the image that spec.template has from its VkOptionsTemplate.
@@ -36,7 +35,7 @@ const (
 	VirtualNodeFinalizer = "virtualnode-controller.liqo.io/finalizer"
 )
 
-// The taint of a virtual node (wire 7.4): key, value, effect NoExecute.
+// The taint of a virtual node: key, value, effect NoExecute.
 const (
 	VirtualNodeTaintKey   = "virtual-node.liqo.io/not-allowed"
 	VirtualNodeTaintValue = "true"

@@ -6,7 +6,6 @@ import (
 )
 
 // DefaultVkOptionsTemplateName is the template of VirtualNodes without a reference to one
-// (wire 7.4).
 const DefaultVkOptionsTemplateName = "virtual-kubelet-default"
 
 // ReflectionType determines whether objects are reflected by default. The schema accepts any string,
@@ -24,7 +23,6 @@ const (
 )
 
 // Annotations that enable or disable the reflection of an object. The value "false" negates them
-// (wire 7.3).
 const (
 	SkipReflectionAnnotation  = "liqo.io/skip-reflection"
 	AllowReflectionAnnotation = "liqo.io/allow-reflection"

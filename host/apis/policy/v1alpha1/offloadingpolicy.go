@@ -14,7 +14,7 @@ const (
 	// EnforcedAnnotation on an OffloadingPolicy holds an [EnforcedVersion] as JSON: the
 	// version that was last enforced. The manager keeps it while spec.mode is Enforce. A
 	// component that starts and cannot use the current version applies failurePolicy to the
-	// objects that the policy matches, instead of letting them pass (ADR 24).
+	// objects that the policy matches, instead of letting them pass.
 	EnforcedAnnotation = "policy.longshore.dev/enforced"
 	// PolicyLabel is "true" on a ConfigMap for which the manager keeps an OffloadingPolicy of
 	// the same name.

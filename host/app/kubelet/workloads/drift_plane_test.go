@@ -84,8 +84,8 @@ func (r *driftRig) remoteData(t planetest.T) *corev1.ConfigMap {
 }
 
 // Copies that change in the provider are reverted, a controller of the provider that fights with the
-// virtual kubelet is reported and slowed down (T76), and a kind with 0 workers is removed from the
-// provider (T53).
+// virtual kubelet is reported and slowed down, and a kind with 0 workers is removed from the
+// provider.
 func TestDriftFightsAndDisabledKinds(t *testing.T) {
 	c := twoclusters.Start(t, "shop")
 	r := &driftRig{Clusters: c, kubelet: c.StartKubelet(twoclusters.KubeletOptions{})}

@@ -39,7 +39,7 @@ type environment struct {
 	labels map[string]string
 }
 
-// validateCreate validates a new NamespaceOffloading (wire 2.3).
+// validateCreate validates a new NamespaceOffloading.
 func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, env environment) verdict {
 	if v := validateName(nso); v.denial != "" {
 		return v
@@ -62,7 +62,7 @@ func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, env environment)
 	if v := validateRemoteName(nso); v.denial != "" {
 		return v
 	}
-	// DefaultName appends the cluster ID, which can exceed the maximum length of a name (T67).
+	// DefaultName appends the cluster ID, which can exceed the maximum length of a name.
 	if spec.NamespaceMappingStrategy == offloadingv1beta1.DefaultNameMappingStrategyType || spec.NamespaceMappingStrategy == "" {
 		if name := nso.Namespace + "-" + env.clusterID; len(name) > validation.DNS1123LabelMaxLength {
 			return deny("the name of the remote namespace, %q, is longer than %d characters: use namespaceMappingStrategy SelectedName",
@@ -108,7 +108,7 @@ func validateRemoteName(nso *offloadingv1beta1.NamespaceOffloading) verdict {
 	return deny("%s results in the remote namespace %q, which exists in every cluster: choose another name", field, name)
 }
 
-// validateUpdate validates a changed NamespaceOffloading (wire 2.3).
+// validateUpdate validates a changed NamespaceOffloading.
 func validateUpdate(before, after *offloadingv1beta1.NamespaceOffloading) verdict {
 	if v := validateName(after); v.denial != "" {
 		return v

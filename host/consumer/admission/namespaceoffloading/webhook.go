@@ -1,4 +1,4 @@
-// Package namespaceoffloading serves the webhook that validates NamespaceOffloadings (wire 2.3).
+// Package namespaceoffloading serves the webhook that validates NamespaceOffloadings.
 package namespaceoffloading
 
 import (
@@ -14,7 +14,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Path is the URL path of the webhook (wire 2.1).
+// Path is the URL path of the webhook.
 const Path = "/validate/namespace-offloading"
 
 // Handler answers admission requests for NamespaceOffloadings.

@@ -2,7 +2,7 @@
 // gathers the facts, calls the PodMutation policies (moment Admission) and responds with a patch of
 // their changes.
 //
-// A pod is rejected if its namespace has the scheduling label but no NamespaceOffloading (T6): pods
+// A pod is rejected if its namespace has the scheduling label but no NamespaceOffloading: pods
 // must not be created before the offloading is defined.
 package podplacement
 
@@ -25,7 +25,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// Path is the URL path of the webhook (wire 2.1).
+// Path is the URL path of the webhook.
 const Path = "/mutate/pod"
 
 // Handler answers admission requests for pods.

@@ -4,7 +4,7 @@
 //
 // The cluster does not depend on it: every component checks a policy again when it loads it,
 // and reports problems in the status. The webhook is registered to be skipped when it cannot
-// be reached (ADR 24). Objects whose content does not change are never refused. Two policies that
+// be reached. Objects whose content does not change are never refused. Two policies that
 // conflict and are written at the same moment may both pass; the newer one is then refused in its
 // status.
 package policymodule

@@ -8,7 +8,7 @@ import (
 )
 
 // accessProblem returns why the address of the API server is incomplete, or "". With one half,
-// remote pods would present their tokens to the provider's API server (T32). A VirtualNode that
+// remote pods would present their tokens to the provider's API server. A VirtualNode that
 // was incomplete before can be changed.
 func accessProblem(before, after *offloadingv1beta1.VirtualNode) string {
 	isIncomplete := func(vn *offloadingv1beta1.VirtualNode) bool {

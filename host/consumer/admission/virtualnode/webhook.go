@@ -1,4 +1,4 @@
-// Package virtualnode serves the webhook that completes and validates VirtualNodes (wire 2.4).
+// Package virtualnode serves the webhook that completes and validates VirtualNodes.
 // At creation it copies the virtual kubelet's Deployment from the options template into the
 // VirtualNode, so that later changes of the options template restart no virtual kubelet. Only a
 // changed image follows, by the controller.
@@ -23,7 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
-// Path is the URL path of the webhook (wire 2.1).
+// Path is the URL path of the webhook.
 const Path = "/mutate/virtualnodes"
 
 // Handler answers admission requests for VirtualNodes.

@@ -304,7 +304,7 @@ func TestAVirtualNodeThatIsBeingDeletedIsAllowed(t *testing.T) {
 	assert.True(t, response.Allowed)
 }
 
-// Half an address would send tokens to the provider's API server (T32).
+// Half an address would send tokens to the provider's API server.
 func TestHalfAnAddressOfTheAPIServerIsRefused(t *testing.T) {
 	const host, port = "--home-api-server-host=api.rome.example.com", "--home-api-server-port=6443"
 	template := func(args ...string) func(*offloadingv1beta1.VirtualNode) {

@@ -4,7 +4,7 @@ import "github.com/longshore-dev/longshore/host/kit/contest"
 
 type (
 	// Contest counts how often one desired state had to be written again because another writer in
-	// the provider changed it (T76).
+	// the provider changed it.
 	Contest = contest.Contest
 	// LastWrite is a value that was written, with the contest about it.
 	LastWrite = contest.LastWrite

@@ -34,7 +34,7 @@ type Definition interface {
 }
 
 // Fallback is implemented by definitions that decide about local objects of namespaces that
-// are not offloaded (wire 3.9). The input has no remote objects then.
+// are not offloaded. The input has no remote objects then.
 type Fallback interface {
 	Fallback(in Input) ([]Action, error)
 }
@@ -54,7 +54,7 @@ type Replacer interface {
 }
 
 // PolicyChooser is implemented by definitions with objects that have a reflection policy of
-// their own (wire 4.6: root CA) or that of a related object (wire 4.4).
+// their own, as the root CA, or that of a related object.
 type PolicyChooser interface {
 	// ReflectionPolicy returns the policy of in.Local, and the object whose annotations it
 	// evaluates.
@@ -97,7 +97,7 @@ type Resource struct {
 	// virtual node of the same provider.
 	RemoteLabels labels.Set
 	// LeaderOnly is set for objects that do not belong to one virtual node. Of the virtual
-	// kubelets of a provider, only the leader handles them (wire 4.1).
+	// kubelets of a provider, only the leader handles them.
 	LeaderOnly bool
 	// After is the name of a resource. The objects of this one are read in a namespace when those of the
 	// other are, if the engine has it, and in a few namespaces a second: what is urgent after a restart does
@@ -216,7 +216,7 @@ type Recorder interface {
 	Event(object runtime.Object, eventType, reason, message string)
 }
 
-// Reasons of the events that the engine and its definitions record (wire 4.1).
+// Reasons of the events that the engine and its definitions record.
 const (
 	ReasonFailedReflection   = "FailedReflection"
 	ReasonReflectionDisabled = "ReflectionDisabled"

@@ -42,7 +42,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/contest"
 )
 
-// FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
+// FieldManager owns the fields that reflection writes, on both sides.
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
 // Options configure an [Engine]. Filter, Mutate, NodeIP, Registerer and ResyncPeriod are optional.
@@ -63,7 +63,7 @@ type Options struct {
 	// their definition asks the policies itself.
 	Mutate ResourceMutation
 	// Recorder returns the recorder of events of a component, for example
-	// "liqo-pod-reflection" (wire 4.1).
+	// "liqo-pod-reflection".
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
 	// ResyncPeriod is the time after which each object is decided again; 0 is never.
@@ -198,7 +198,7 @@ func (e *Engine) selectMaps() client.ListOptions {
 	return client.ListOptions{Namespace: e.options.TenantNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{
 		liqocorev1beta1.RemoteClusterIDLabel: e.options.ProviderClusterID,
 		// When both clusters offload to each other, the replicated map of the peer has the
-		// first label too, and its mapping is the inverse (T55).
+		// first label too, and its mapping is the inverse.
 		liqocorev1beta1.RemoteIDLabel: e.options.ProviderClusterID,
 	})}
 }

@@ -138,7 +138,6 @@ func TestAContestedObjectIsRevertedWithPauses(t *testing.T) {
 }
 
 // An object that its owner withdraws and sends again has no other writer: neither pauses nor an event
-// (T76).
 func TestAnObjectThatIsWithdrawnAndSentAgainIsNotContested(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{})
@@ -299,7 +298,7 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "the pod gets an event")
 	require.Zero(t, remote.openWatches(), "no namespace is watched")
 
-	// Mapped: what was there before is reflected without a further event (T54).
+	// Mapped: what was there before is reflected without a further event.
 	w.remap(t, map[string]string{"shop": "shop-rome"})
 	w.remoteData(t, "settings", "1")
 	require.Eventually(t, func() bool {

@@ -382,7 +382,7 @@ func mergePatch(body map[string]any) (client.Patch, error) {
 }
 
 // statusPatch returns the merge patch that turns one status into another. Lists are replaced,
-// so that no stale condition remains (T18).
+// so that no stale condition remains.
 func statusPatch(before, after any) (map[string]any, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {

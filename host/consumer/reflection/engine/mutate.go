@@ -72,7 +72,7 @@ func (x *execution) withdrawSkipped(ctx context.Context, reason string) error {
 }
 
 // deleteReplaced deletes a remote object that no update changes into the configuration, and
-// reports whether it did. The event of the deletion creates it again (T47).
+// reports whether it did. The event of the deletion creates it again.
 func (x *execution) deleteReplaced(ctx context.Context, c *configuration) (bool, error) {
 	replacer, ok := x.definition.(Replacer)
 	if !ok || x.in.Remote == nil {

@@ -142,7 +142,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 			continue
 		}
 		if other, busy := taken[remote]; busy {
-			// Each would delete the objects of the other as orphans (T75).
+			// Each would delete the objects of the other as orphans.
 			log.Error(nil, "Two local namespaces are mapped to one remote namespace, reflecting only the first",
 				"namespace", local, "remoteNamespace", remote, "reflected", other)
 			continue
@@ -369,7 +369,7 @@ func (c *namespaceCaches) activate() {
 		return
 	}
 	c.active.Store(true)
-	// Pods that were bound before their namespace was offloaded have no other event (T54).
+	// Pods that were bound before their namespace was offloaded have no other event.
 	c.runner.visitKeys(c.ns, c, func(r *runner, key Key) { r.queue.AddTo(laneBackground, key) })
 	c.runner.engine.startLater(c.ns, c.runner)
 }

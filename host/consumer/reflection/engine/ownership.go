@@ -7,7 +7,7 @@ import (
 )
 
 // Owned reports whether a remote object has both ownership labels of the reflection from
-// this consumer to this provider (wire 4.1).
+// this consumer to this provider.
 func Owned(object client.Object, facts Facts) bool {
 	labels := object.GetLabels()
 	return labels[offloadingv1beta1.OriginLabel] == facts.HomeClusterID &&
@@ -15,7 +15,7 @@ func Owned(object client.Object, facts Facts) bool {
 }
 
 // NameConflict returns the event on a local object whose remote name is taken by an
-// unmanaged object (T39).
+// unmanaged object.
 func NameConflict(facts Facts, kind, remoteName string) RecordEvent {
 	return RecordEvent{
 		Type:   EventWarning,

@@ -10,10 +10,10 @@ import (
 )
 
 // Explicit is the reflection policy of objects that are reflected unless an annotation says
-// otherwise. Both annotations apply (wire 4.6).
+// otherwise. Both annotations apply.
 const Explicit offloadingv1beta1.ReflectionType = "Explicit"
 
-// skip evaluates a reflection policy (wire 4.1, T51). annotated is true if an annotation
+// skip evaluates a reflection policy. annotated is true if an annotation
 // excludes the object, and false if the lack of one does.
 func skip(policy offloadingv1beta1.ReflectionType, object client.Object) (skipped, annotated bool, err error) {
 	annotations := object.GetAnnotations()

@@ -15,9 +15,9 @@ import (
 
 // store is the cache of one informer. It holds the objects that the reflector has seen, and
 // the answers to writes of this process that the reflector has not seen yet: assumed
-// objects. A decision therefore sees its own writes, and creates and patches nothing twice
-// (row 9 of wire 3.6). An assumption ends with the event of the write, with a deletion, with
-// a list, or with a newer bookmark that did not bring the object (T24). An answer that
+// objects. A decision therefore sees its own writes, and creates and patches nothing twice.
+// An assumption ends with the event of the write, with a deletion, with
+// a list, or with a newer bookmark that did not bring the object. An answer that
 // arrives after the watch has passed its resource version is not assumed.
 //
 // The answer to a write has what another writer changed after the decision, for example a

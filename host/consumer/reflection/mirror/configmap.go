@@ -13,7 +13,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// configMap mirrors ConfigMaps (wire 4.6). Each namespace of the provider has a root CA
+// configMap mirrors ConfigMaps. Each namespace of the provider has a root CA
 // ConfigMap of its own, so that of the consumer gets another name. It is reflected under
 // every policy, unless an annotation on it says otherwise.
 var configMap = kind[*corev1.ConfigMap]{
@@ -32,7 +32,7 @@ var configMap = kind[*corev1.ConfigMap]{
 	},
 	toRemote: remote.ConfigMapName,
 	toLocal:  remote.LocalConfigMapName,
-	// The content of an immutable ConfigMap cannot be updated (T47).
+	// The content of an immutable ConfigMap cannot be updated.
 	replaces: func(desired, current *corev1.ConfigMap) bool {
 		return isSet(current.Immutable) && (!isSet(desired.Immutable) || !maps.Equal(desired.Data, current.Data) ||
 			!equality.Semantic.DeepEqual(desired.BinaryData, current.BinaryData))

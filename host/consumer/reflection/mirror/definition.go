@@ -1,5 +1,5 @@
 // Package mirror is Pod flow, stage 5: the definitions of the kinds that the reflection
-// engine copies to the provider (wire 4.2 to 4.4, 4.6, 4.7). Each kind is an entry of [Kinds]; from
+// engine copies to the provider. Each kind is an entry of [Kinds]; from
 // these nothing comes back. A [CustomResource] is a kind that an operator names, whose status
 // comes back.
 package mirror

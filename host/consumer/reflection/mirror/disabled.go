@@ -7,7 +7,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 )
 
-// disabled removes the remote objects of a kind that is no longer reflected (T53): an earlier
+// disabled removes the remote objects of a kind that is no longer reflected: an earlier
 // process may have made them. It reads them once in each mapped namespace, and watches nothing.
 type disabled[T client.Object] struct{ of *definition[T] }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// A kind with 0 workers is not reflected, and what an earlier process sent is removed (T53).
+// A kind with 0 workers is not reflected, and what an earlier process sent is removed.
 func TestADisabledKindIsRemovedFromTheProvider(t *testing.T) {
 	origin := remote.Origin{HomeClusterID: "rome-1", ProviderClusterID: "milan"}
 	for _, k := range Kinds() {

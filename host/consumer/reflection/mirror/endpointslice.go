@@ -23,7 +23,7 @@ const (
 )
 
 // endpointSlice mirrors EndpointSlices as ShadowEndpointSlices, of which the provider makes
-// EndpointSlices (wire 4.4). Remote pods reach the consumer's endpoints by them.
+// EndpointSlices. Remote pods reach the consumer's endpoints by them.
 var endpointSlice = kind[*discoveryv1.EndpointSlice]{
 	name:      "endpointslice",
 	empty:     func() client.Object { return &discoveryv1.EndpointSlice{} },
@@ -77,7 +77,7 @@ var endpointSlice = kind[*discoveryv1.EndpointSlice]{
 
 // endpointSlicePolicy returns the policy of an EndpointSlice: its own annotations come first,
 // then its Service is reflected or not. Without Service, its own annotations decide as those
-// of a Service would (wire 4.4).
+// of a Service would.
 func endpointSlicePolicy(local *discoveryv1.EndpointSlice, in engine.Input, d offloadingv1beta1.ReflectionType) (offloadingv1beta1.ReflectionType, client.Object) {
 	if engine.IsAnnotated(local) {
 		return engine.Explicit, local

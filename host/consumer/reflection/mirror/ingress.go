@@ -9,7 +9,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// ingress mirrors Ingresses (wire 4.3).
+// ingress mirrors Ingresses.
 var ingress = kind[*networkingv1.Ingress]{
 	name:      "ingress",
 	empty:     func() client.Object { return &networkingv1.Ingress{} },

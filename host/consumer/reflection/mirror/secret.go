@@ -10,7 +10,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// secret mirrors Secrets (wire 4.7). A service account's token gives access to the
+// secret mirrors Secrets. A service account's token gives access to the
 // consumer's API server and is withheld.
 var secret = kind[*corev1.Secret]{
 	name:      "secret",
@@ -33,14 +33,14 @@ var secret = kind[*corev1.Secret]{
 		}
 		return ""
 	},
-	// Neither the type of a Secret nor the content of an immutable one can be updated (T47).
+	// Neither the type of a Secret nor the content of an immutable one can be updated.
 	replaces: func(desired, current *corev1.Secret) bool {
 		return remote.SecretType(desired) != current.Type ||
 			isSet(current.Immutable) && (!isSet(desired.Immutable) || !equality.Semantic.DeepEqual(desired.Data, current.Data))
 	},
 }
 
-// isPodToken reports whether a remote Secret holds the tokens of one pod (wire 4.8): its
+// isPodToken reports whether a remote Secret holds the tokens of one pod: its
 // labels or annotations have both keys.
 func isPodToken(secret *corev1.Secret) bool {
 	has := func(key string) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// service mirrors Services (wire 4.2).
+// service mirrors Services.
 var service = kind[*corev1.Service]{
 	name:      "service",
 	empty:     func() client.Object { return &corev1.Service{} },

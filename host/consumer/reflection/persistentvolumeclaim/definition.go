@@ -1,5 +1,5 @@
 // Package persistentvolumeclaim is Pod flow, stage 5: the definition with which the reflection
-// engine creates and deletes the claims of remote pods (wire 4.9).
+// engine creates and deletes the claims of remote pods.
 //
 // The manager decides which claims have a remote claim, and when it is deleted (host/consumer/storage).
 // The definition does what the labels of the local claim say, and reports there that it is done. A
@@ -112,7 +112,7 @@ func (d *Definition) create(in engine.Input, local, existing *corev1.PersistentV
 }
 
 // maintain keeps the metadata of a remote claim that decides about its data. The other fields are
-// sent once: most are immutable (T48). Another writer is slowed down, not fought (T76).
+// sent once: most are immutable. Another writer is slowed down, not fought.
 func maintain(in engine.Input, local, existing *corev1.PersistentVolumeClaim) []engine.Action {
 	if existing == nil || existing.DeletionTimestamp != nil {
 		happened := "was deleted there, and its data is lost"

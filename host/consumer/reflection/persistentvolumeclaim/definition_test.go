@@ -165,7 +165,7 @@ func TestARequestedClaimIsSent(t *testing.T) {
 	assert.Equal(t, engine.Requeue{After: 2 * time.Second, Reason: "the remote claim is reported when it exists"}, actions[1])
 }
 
-// Another writer of an annotation that decides about the data is slowed down, not fought (T76).
+// Another writer of an annotation that decides about the data is slowed down, not fought.
 func TestAnnotationsThatAnotherWriterChangesAreRestoredLessAndLess(t *testing.T) {
 	in := input(local("Created"), remoteClaim(ofEarlierClaim))
 	patches, events := 0, 0

@@ -30,7 +30,7 @@ func TestFailedMetadataPatchIsSentAgain(t *testing.T) {
 }
 
 // Changes by another writer in the provider are reverted with growing pauses, at least every
-// five minutes (T76).
+// five minutes.
 func TestMetadataConflictIsRevertedWithGrowingPauses(t *testing.T) {
 	d := definition(&policies{})
 	next := func(in engine.Input) (engine.Input, []engine.Action) {
@@ -91,7 +91,7 @@ func TestMetadataConflictIsRevertedWithGrowingPauses(t *testing.T) {
 	})
 }
 
-// What the virtual kubelet records on a ShadowPod is restored with growing pauses, too (T76).
+// What the virtual kubelet records on a ShadowPod is restored with growing pauses, too.
 func TestRecordsThatAnotherWriterChangesAreSentLessAndLess(t *testing.T) {
 	for name, in := range map[string]engine.Input{
 		"readiness gates":    input(localPod(gated, withGate(corev1.ConditionTrue, 1)), shadowPod(), nil),

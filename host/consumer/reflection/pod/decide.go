@@ -85,7 +85,7 @@ type memory struct {
 	localDeletedAt time.Time
 	// remoteUID is the remote pod whose status was mirrored last.
 	remoteUID types.UID
-	// restarts is the sum of the restart counts of earlier remote pods (3.8, R).
+	// restarts is the sum of the restart counts of earlier remote pods.
 	restarts int32
 	// sourceHash and metadataHash are hashes of what labels and annotations were built from,
 	// and of the result.
@@ -126,37 +126,37 @@ func observe(in engine.Input) observation {
 	return o
 }
 
-// Decide implements engine.Definition. The numbers are the rows of wire 3.6; row 9 (created,
-// but not in the cache yet) is handled by the engine.
+// Decide implements engine.Definition. The engine handles a ShadowPod that was created and is not in
+// the cache yet.
 func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	o := observe(in)
 	switch {
-	case o.isUnmanaged(): // row 1
+	case o.isUnmanaged():
 		if o.local == nil {
 			return keep(keepUnmanaged), nil
 		}
 		return []engine.Action{engine.NameConflict(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
-	case o.local == nil: // row 2
+	case o.local == nil:
 		return append(o.deleteOrphans(), keep(keepLocalPodGone)...), nil
-	case o.shadow != nil && !belongsTo(o.shadow, o.local): // T25
+	case o.shadow != nil && !belongsTo(o.shadow, o.local):
 		return append(append(o.deleteOrphans(), keep(keepStaleShadowPod)...), o.reportHeld()...), nil
 	case o.local.DeletionTimestamp != nil:
 		return d.reconcileTerminating(o), nil
-	case o.local.Status.Phase == corev1.PodFailed && o.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
+	case o.local.Status.Phase == corev1.PodFailed && o.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason:
 		return endAborted(o), nil
-	case isFinished(o.local) && (o.pod == nil || o.pod.Status.Phase == o.local.Status.Phase): // row 7
+	case isFinished(o.local) && (o.pod == nil || o.pod.Status.Phase == o.local.Status.Phase):
 		return keep(keepFinished), nil
 	case o.shadow == nil && o.stalePod != nil:
 		return append(append(o.deleteOrphans(), engine.Requeue{After: staleRemotePodRetry, Reason: waitStaleRemotePod}), o.reportHeld()...), nil
-	case o.shadow == nil: // rows 8 and 10
+	case o.shadow == nil:
 		return d.begin(o)
 	}
 	gates := o.localGates()
-	actions := o.addLabel(d.mirrorStatus(o)) // rows 8 and 13
+	actions := o.addLabel(d.mirrorStatus(o))
 	// After localGates: a condition that is mirrored now is not yet in the status of the local pod.
 	o.takeMemory(actions)
 	actions = append(actions, o.sendGates(gates)...)
-	// Rows 11 and 12 come last: a policy that fails must not delay the status.
+	// Metadata come last: a policy that fails must not delay the status.
 	return append(actions, d.syncMetadata(o)...), nil
 }
 
@@ -201,7 +201,7 @@ func (o *observation) takeMemory(actions []engine.Action) {
 	}
 }
 
-// isUnmanaged is row 1: a remote object lost its ownership labels after it was read. The
+// isUnmanaged reports whether a remote object lost its ownership labels after it was read. The
 // engine does not watch unmanaged objects, and finds them when a creation fails.
 func (o *observation) isUnmanaged() bool {
 	return o.shadow != nil && !engine.Owned(o.shadow, o.in.Facts) ||
@@ -246,7 +246,7 @@ func isFinished(pod *corev1.Pod) bool {
 }
 
 // belongsTo reports whether a remote object was created for this local pod, not for an earlier
-// one of the same name (T25). Objects of the reference system record no local pod; they belong.
+// one of the same name. Objects of the reference system record no local pod; they belong.
 func belongsTo(object client.Object, local *corev1.Pod) bool {
 	uid, recorded := object.GetAnnotations()[remote.LocalPodUIDAnnotation]
 	return !recorded || uid == string(local.UID)

@@ -23,124 +23,124 @@ import (
 
 var running = phase(corev1.PodRunning)
 
-// decideTests are the rows of wire 3.6, and T25.
+// decideTests are the cases of Decide.
 var decideTests = map[string]struct {
 	local  *corev1.Pod
 	shadow *offloadingv1beta1.ShadowPod
 	pod    *corev1.Pod
 	want   string
 }{
-	"row 1: an unmanaged ShadowPod is a conflict": {
+	"an unmanaged ShadowPod is a conflict": {
 		local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.OriginLabel, "paris")), want: "event FailedReflection",
 	},
-	"row 1: an unmanaged remote pod is a conflict": {
+	"an unmanaged remote pod is a conflict": {
 		local: localPod(), shadow: shadowPod(), pod: remotePod(label(offloadingv1beta1.DestinationLabel, "")), want: "event FailedReflection",
 	},
-	"row 1: without a local pod there is no event": {
+	"without a local pod there is no event": {
 		shadow: shadowPod(shadowLabel(offloadingv1beta1.OriginLabel, "paris")), want: "keep UnmanagedRemoteObject",
 	},
-	"row 2: the local pod is gone": {
+	"the local pod is gone": {
 		shadow: shadowPod(), pod: remotePod(), want: "delete ShadowPod, keep LocalPodGone",
 	},
-	"row 2: the local pod is gone and the ShadowPod is being deleted": {
+	"the local pod is gone and the ShadowPod is being deleted": {
 		shadow: shadowPod(shadowDeleting), pod: remotePod(), want: "keep LocalPodGone",
 	},
-	"row 2: only the remote pod is left": {
+	"only the remote pod is left": {
 		pod: remotePod(), want: "keep LocalPodGone",
 	},
-	"row 3: terminating and nothing remote": {
+	"terminating and nothing remote": {
 		local: localPod(deleting), want: "delete local pod",
 	},
-	"row 4: terminating": {
+	"terminating": {
 		local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete ShadowPod, status Running",
 	},
-	"row 5: the local pod and the ShadowPod are terminating": {
+	"the local pod and the ShadowPod are terminating": {
 		local: localPod(deleting, running), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed)), want: "status Failed",
 	},
-	"row 5: terminating, only the remote pod is left (T17)": {
+	"terminating, only the remote pod is left (T17)": {
 		local: localPod(deleting, running), pod: remotePod(phase(corev1.PodSucceeded)), want: "status Succeeded",
 	},
-	"row 6: aborted": {
+	"aborted": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), shadow: shadowPod(), pod: remotePod(), want: "delete ShadowPod, keep PodAborted",
 	},
-	"row 6: aborted, nothing left": {
+	"aborted, nothing left": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), want: "keep PodAborted",
 	},
-	"row 6: aborted, and its ReplicaSet has another one": {
+	"aborted, and its ReplicaSet has another one": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason), controlledBy("apps/v1", "ReplicaSet")), want: "delete local pod",
 	},
-	"row 6: aborted, the remote pod has not ended": {
+	"aborted, the remote pod has not ended": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason), controlledBy("apps/v1", "ReplicaSet")), pod: remotePod(deleting), want: "keep PodAborted",
 	},
-	"row 6: aborted, and its Job counts it": {
+	"aborted, and its Job counts it": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason), controlledBy("batch/v1", "Job")), want: "keep PodAborted",
 	},
-	"row 7: finished, nothing remote": {
+	"finished, nothing remote": {
 		local: localPod(phase(corev1.PodSucceeded)), want: "keep PodFinished",
 	},
-	"row 7: finished on both sides": {
+	"finished on both sides": {
 		local: localPod(phase(corev1.PodSucceeded)), shadow: shadowPod(), pod: remotePod(phase(corev1.PodSucceeded)), want: "keep PodFinished",
 	},
-	"row 7: finished in the consumer only": {
+	"finished in the consumer only": {
 		local: localPod(phase(corev1.PodFailed)), shadow: shadowPod(), pod: remotePod(running), want: "status Running, keep MetadataUpToDate",
 	},
-	"row 8: the label is sent with the status": {
+	"the label is sent with the status": {
 		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(), pod: remotePod(running), want: "status Running with label, keep MetadataUpToDate",
 	},
-	"row 8: the label waits for a status": {
+	"the label waits for a status": {
 		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(created(now)), pod: remotePod(), want: "keep NothingReported, wait StatusForLabel, keep MetadataUpToDate",
 	},
-	"row 8: the label is sent alone when there is no status for a while": {
+	"the label is sent alone when there is no status for a while": {
 		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(created(now.Add(-time.Minute))), want: "keep NoRemotePod, label, keep MetadataUpToDate",
 	},
-	"rows 8 and 10: a new pod": {
+	"a new pod": {
 		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "create, wait StatusForLabel",
 	},
-	"row 10: the ShadowPod vanished while the pod runs": {
+	"the ShadowPod vanished while the pod runs": {
 		local: localPod(running), want: "create, wait StatusForLabel",
 	},
-	"row 11: the provider is unreachable": {
+	"the provider is unreachable": {
 		local: localPod(label("new", "label"), label(offloadingv1beta1.RemoteUnavailableLabel, "true")), shadow: shadowPod(), want: "keep NoRemotePod, keep RemoteUnavailable",
 	},
-	"row 12: a label was added": {
+	"a label was added": {
 		local: localPod(label("new", "label")), shadow: shadowPod(), want: "keep NoRemotePod, patch +new",
 	},
-	"row 12: a label was removed, an annotation added": {
+	"a label was removed, an annotation added": {
 		local: localPod(annotation("note", "x")), shadow: shadowPod(shadowLabel("old", "label")), want: "keep NoRemotePod, patch -old +note",
 	},
-	"row 12: labels of the provider are ignored (T21)": {
+	"labels of the provider are ignored (T21)": {
 		local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.CreatorUserLabel, "rome"), shadowLabel(offloadingv1beta1.ManagedByLabel, "shadowpod")), want: "keep NoRemotePod, keep MetadataUpToDate",
 	},
-	"row 12: the decisions of the creation stay": {
+	"the decisions of the creation stay": {
 		local: localPod(), shadow: shadowPod(shadowAnnotation(remote.DecisionsAnnotation, `[{"point":"PodMutation","policy":"p","ops":["set /spec/hostname"]}]`)), want: "keep NoRemotePod, keep MetadataUpToDate",
 	},
-	"row 12: not while the ShadowPod is being deleted": {
+	"not while the ShadowPod is being deleted": {
 		local: localPod(label("new", "label")), shadow: shadowPod(shadowDeleting), want: "keep NoRemotePod, keep ShadowPodTerminating",
 	},
-	"row 13: the remote pod runs": {
+	"the remote pod runs": {
 		local: localPod(), shadow: shadowPod(), pod: remotePod(running), want: "status Running, keep MetadataUpToDate",
 	},
-	"row 13: the remote pod has nothing to report yet": {
+	"the remote pod has nothing to report yet": {
 		local: localPod(), shadow: shadowPod(), pod: remotePod(), want: "keep NothingReported, keep MetadataUpToDate",
 	},
-	"row 13: the remote pod cannot be scheduled": {
+	"the remote pod cannot be scheduled": {
 		local: localPod(), shadow: shadowPod(), pod: remotePod(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
 		}), want: "status Pending, keep MetadataUpToDate",
 	},
-	"row 13: the status of a pod that waited for its namespace is replaced": {
+	"the status of a pod that waited for its namespace is replaced": {
 		local: localPod(phase(corev1.PodPending, offloadingv1beta1.OffloadingBackOffReason)), shadow: shadowPod(), pod: remotePod(), want: "status Pending, keep MetadataUpToDate",
 	},
-	"row 13: an evicted remote pod makes the local pod not ready": {
+	"an evicted remote pod makes the local pod not ready": {
 		local: localPod(running, ready), shadow: shadowPod(), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Running, keep MetadataUpToDate",
 	},
-	"row 13: the same when the ShadowPod is deleted in the provider": {
+	"the same when the ShadowPod is deleted in the provider": {
 		local: localPod(running, ready), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Running, keep ShadowPodTerminating",
 	},
-	"row 13: no remote pod yet": {
+	"no remote pod yet": {
 		local: localPod(running), shadow: shadowPod(), want: "keep NoRemotePod, keep MetadataUpToDate",
 	},
-	"row 13: the remote pod is gone for good": {
+	"the remote pod is gone for good": {
 		local: localPod(running), shadow: shadowPod(shadowPhase(corev1.PodFailed)), want: "status Failed RemotePodTerminated, keep MetadataUpToDate",
 	},
 	"T25: the ShadowPod of an earlier pod is deleted first": {

@@ -1,11 +1,10 @@
 // Package pod is Pod flow, stage 5: the definition with which the reflection engine offloads
 // pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the status
-// of the remote pod is written to the local pod (stage 7), and both ends are deleted in order
-// (stage 8, wire 3.6).
+// of the remote pod is written to the local pod, and both ends are deleted in order.
 //
 // The package decides and sends nothing. The spec of a ShadowPod is built when it is created.
 // What Kubernetes lets change in a running pod follows the local pod, as do labels and
-// annotations (T8, ADR 68).
+// annotations.
 //
 // Do not use the pod controller of the virtual-kubelet library in its place. That controller marks a
 // pod with restartPolicy Never as Failed when its provider returns an error, and a lost connection

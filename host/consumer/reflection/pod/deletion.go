@@ -13,13 +13,13 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// The end of an offloaded pod (ADR 42):
+// The end of an offloaded pod:
 //
 //  1. The virtual kubelet deletes the ShadowPod. The provider's garbage collector deletes the
 //     remote pod, with the grace period in the pod's spec.
 //  2. When another grace period is requested, the virtual kubelet deletes the remote pod
 //     itself, with that period. A shorter period that is requested later is sent again.
-//  3. The local pod is deleted when neither remote object exists any longer (T17).
+//  3. The local pod is deleted when neither remote object exists any longer.
 //
 // A remote pod can leave the watch by losing its labels: one whose end was not seen is read before
 // the local pod is deleted. Other pods cost no such request. A pod that is deleted before its remote

@@ -44,7 +44,7 @@ var (
 	known = memory{localUID: "local-1"}
 )
 
-// gracePeriodTests are decisions about one state of the two clusters (T16).
+// gracePeriodTests are decisions about one state of the two clusters.
 var gracePeriodTests = map[string]struct {
 	local  *corev1.Pod
 	shadow *offloadingv1beta1.ShadowPod

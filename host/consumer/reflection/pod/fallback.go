@@ -9,7 +9,7 @@ import (
 )
 
 // Fallback implements engine.Fallback for a pod on the virtual node whose namespace is not
-// offloaded (wire 3.9). A pod that has never run stays Pending (T29). A pod that has run
+// offloaded. A pod that has never run stays Pending. A pod that has run
 // fails, so that its controller creates another: the remote namespace is deleted.
 func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 	pod, ok := in.Local.(*corev1.Pod)

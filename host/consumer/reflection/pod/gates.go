@@ -15,7 +15,6 @@ import (
 const gateRemovedReason = "ConditionRemoved"
 
 // localGates returns the conditions of readiness gates that a controller of the consumer has set
-// (T12).
 // They are sent, and those of the remote pod do not replace them. All others belong to the
 // provider. A gate stays the consumer's once its condition was sent.
 func (o *observation) localGates() []corev1.PodCondition {
@@ -127,7 +126,7 @@ func (o *observation) sendGates(gates []corev1.PodCondition) []engine.Action {
 }
 
 // yield returns what is done about another writer of a value in the provider, and whether the value is
-// not written now (T76). object names what that writer changes.
+// not written now. object names what that writer changes.
 func (o *observation) yield(last engine.LastWrite, value, object string) (actions []engine.Action, isPaused bool) {
 	pause, isDue := last.Pause(value, o.in.Facts.Now)
 	if isDue {

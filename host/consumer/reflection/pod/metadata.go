@@ -110,7 +110,7 @@ func (d *Definition) hashSource(o observation) uint64 {
 }
 
 // isIgnoredKey reports whether a key of an existing ShadowPod is not compared: the provider
-// adds it (T21), or it records decisions, which [recordDecisions] compares, or the fields and
+// adds it, or it records decisions, which [recordDecisions] compares, or the fields and
 // conditions that were sent, which [Definition.syncSpec] and [observation.sendGates] compare.
 func isIgnoredKey(key string) bool {
 	switch key {

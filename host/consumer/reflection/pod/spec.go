@@ -24,7 +24,7 @@ const (
 var sentFieldsPath = "/metadata/annotations/" + strings.ReplaceAll(podupdate.SentAnnotation, "/", "~1")
 
 // syncSpec sends what has changed in the local pod's spec since the ShadowPod was made from it,
-// of the fields that may change (ADR 68). The second result is false if nothing is to be sent
+// of the fields that may change. The second result is false if nothing is to be sent
 // now.
 func (d *Definition) syncSpec(o observation) ([]engine.Action, bool) {
 	sent, recorded := o.shadow.Annotations[podupdate.SentAnnotation]

@@ -118,7 +118,7 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 }
 
 // hasCurrentSpec reports whether the remote pod is known to have the local pod's current spec, of
-// the fields that may change. It is not known of pods that are not updated (T8).
+// the fields that may change. It is not known of pods that are not updated.
 func (o *observation) hasCurrentSpec() bool {
 	// Providers without generations need no answer.
 	if o.pod.Status.ObservedGeneration == 0 || o.shadow == nil || o.local.DeletionTimestamp != nil && o.pod.DeletionTimestamp == nil {
@@ -256,9 +256,9 @@ func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
 	return []engine.Action{engine.PatchLocalStatus{Old: &pod.Status, New: status, IfUnchanged: len(pod.Spec.ReadinessGates) > 0}}
 }
 
-// countRestarts returns how often the local pod restarted before this remote pod (3.8). Each
+// countRestarts returns how often the local pod restarted before this remote pod. Each
 // new remote pod adds one. After a restart of the virtual kubelet the number is the
-// difference between the restart counts of the first container (T20). The numbers of the provider
+// difference between the restart counts of the first container. The numbers of the provider
 // may be any, and the sum stays a number.
 func countRestarts(m memory, pod, remotePod *corev1.Pod) int32 {
 	switch m.remoteUID {

@@ -18,7 +18,7 @@ import (
 )
 
 // The local pod does not become ready while the state of the remote pod is unknown: what was
-// read before an outage of the link may be stale (3.10).
+// read before an outage of the link may be stale.
 func TestReadinessIsNotRaisedOnStaleData(t *testing.T) {
 	notReady := func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "NodeNotReady"})

@@ -1,6 +1,6 @@
 // Package serviceaccount is Pod flow, stage 5: the definition with which the reflection engine
 // sends the tokens of service accounts that remote pods need to reach the API server of the
-// consumer (wire 4.8).
+// consumer.
 //
 // The tokens of a pod are in one Secret of the remote namespace. They are bound to the local
 // pod, so that they are void when it is gone, and requested again before they expire. No

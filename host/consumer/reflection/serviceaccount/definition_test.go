@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// keyOfToken is the key of the token at path "token" of volume "kube-api-access-x" (wire 4.8).
+// keyOfToken is the key of the token at path "token" of volume "kube-api-access-x".
 const keyOfToken = "kube-api-access-x-3c469e"
 
 func projected(path, audience string, seconds *int64) corev1.Volume {
@@ -218,7 +218,7 @@ func TestTokensAreRenewedWhenAFifthOfTheGrantedLifetimeIsLeft(t *testing.T) {
 }
 
 // A writer in the provider that deletes or changes the Secret again and again gets fewer and fewer
-// tokens (T76).
+// tokens.
 func TestTokensThatAnotherWriterChangesAreRequestedLessAndLessOften(t *testing.T) {
 	for name, secret := range map[string]*corev1.Secret{
 		"deletes the Secret":      nil,

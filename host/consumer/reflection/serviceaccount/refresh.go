@@ -40,7 +40,7 @@ type sent struct {
 }
 
 // refresh requests the tokens of a pod, unless those in its remote Secret, if there is one, are valid
-// for longer. Another writer that changes or deletes the Secret is slowed down, not fought (T76).
+// for longer. Another writer that changes or deletes the Secret is slowed down, not fought.
 func (d *Definition) refresh(in engine.Input, a *access, secret *corev1.Secret) []engine.Action {
 	now := in.Facts.Now
 	before, _ := in.Memory.(sent)

@@ -182,7 +182,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// binding gives the consumer's group the rights of its virtual kubelets (wire 6.5).
+// binding gives the consumer's group the rights of its virtual kubelets.
 func binding(namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: home, Namespace: namespace},

@@ -1,4 +1,4 @@
-// Package shadowpod is Pod flow, stage 6: the webhooks for ShadowPods (wire 2.5). One records who
+// Package shadowpod is Pod flow, stage 6: the webhooks for ShadowPods. One records who
 // creates a ShadowPod and calls the provider's policies, the other validates it and reserves its
 // resources in the creator's Quota.
 //
@@ -10,7 +10,7 @@
 // request, in the log and in the metrics, and not on the object, whose metadata the consumer keeps up
 // to date. A denial is answered with the name of the policy, its reason and its message, a failing
 // policy with its name and the class of the failure, both with 403: the virtual kubelet records an
-// event on the pod and tries again. Digests, error texts and warnings stay with the provider (ADR 66).
+// event on the pod and tries again. Digests, error texts and warnings stay with the provider.
 //
 // A policy that changes between creation and update of a ShadowPod may answer an update with a change
 // that ShadowPods do not allow; the update is then refused.
@@ -32,7 +32,7 @@ import (
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
-// Paths of the webhooks (wire 2.1).
+// Paths of the webhooks.
 const (
 	MutatePath   = "/mutate/shadowpods"
 	ValidatePath = "/validate/shadowpods"
@@ -40,7 +40,7 @@ const (
 
 // Mutator sets the creator label, and applies the provider's policies. The label is immutable:
 // the ShadowPod uses the Quota of its creator until it is gone, although other users may update
-// it (T77).
+// it.
 type Mutator struct {
 	// Decoder decodes the wire objects.
 	Decoder admission.Decoder

@@ -150,7 +150,7 @@ func resourcesOf(spec *corev1.PodSpec) []*corev1.ResourceRequirements {
 	return all
 }
 
-// validateUpdate returns why an update is denied, or "" (wire 2.5). It is pure.
+// validateUpdate returns why an update is denied, or "". It is pure.
 func validateUpdate(before, after *offloadingv1beta1.ShadowPod) string {
 	origin := before.Labels[offloadingv1beta1.OriginLabel]
 	// Removing a finalizer must succeed even if the object is invalid.
