@@ -11,16 +11,12 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	uberzap "go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	// The image has no certificate authorities of its own; API servers of providers may have
 	// certificates that every system trusts.
 	_ "golang.org/x/crypto/x509roots/fallback"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/longshore-dev/longshore/host/kit/version"
 )
@@ -45,7 +41,7 @@ func command(args []string) *cobra.Command {
 	development := root.PersistentFlags().Bool("log-text", false, "log text for people instead of JSON")
 	verbosity := root.PersistentFlags().Int("v", 0, "log verbosity: 0 logs changes, 1 also their reasons")
 	root.PersistentPreRun = func(*cobra.Command, []string) {
-		logger := newLogger(*development, *verbosity)
+		logger := newLogger(os.Stderr, *development, *verbosity)
 		ctrl.SetLogger(logger)
 		klog.SetLogger(logger)
 	}
@@ -56,10 +52,4 @@ func command(args []string) *cobra.Command {
 		root.SetArgs(append([]string{"kubelet"}, args[1:]...))
 	}
 	return root
-}
-
-func newLogger(text bool, verbosity int) logr.Logger {
-	return zap.New(zap.UseDevMode(text), zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))),
-		// Errors are wrapped with what was being done; where in the code is for bugs.
-		zap.StacktraceLevel(zapcore.DPanicLevel))
 }

@@ -1,9 +1,12 @@
 package chart_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,6 +131,8 @@ func (p *provider) testOwnership(t *testing.T, control, kubelet client.Client) {
 	}, established, poll, "the policy is in effect")
 	t.Run("requests of the provider", func(t *testing.T) { p.testRequestsOfTheProvider(t, control) })
 	t.Run("copies", func(t *testing.T) { p.testCopies(t, control) })
+	t.Run("sizes of copies", func(t *testing.T) { p.testSizesOfCopies(t, control) })
+	t.Run("sizes of events", func(t *testing.T) { p.testSizesOfEvents(t, kubelet) })
 	t.Run("remote namespaces", func(t *testing.T) { p.testReflectedObjects(t, kubelet) })
 	t.Run("what a peer needs", func(t *testing.T) { p.testWhatPeersWrite(t, control, kubelet) })
 }
@@ -193,6 +199,91 @@ func (p *provider) testCopies(t *testing.T, control client.Client) {
 		assert.True(t, isOfOthers(err), "%T, it ends it before milan does: %v", request, err)
 		require.NoError(t, p.admin.Patch(t.Context(), copyOf(request), metadataPatch(t, "finalizers", nil)))
 	}
+}
+
+// testSizesOfCopies is about copies that would fill the memory of the manager.
+func (p *provider) testSizesOfCopies(t *testing.T, control client.Client) {
+	many := map[string]string{}
+	for i := range 65 {
+		many[fmt.Sprintf("example.com/%d", i)] = "x"
+	}
+	long := strings.Repeat("x", 254)
+	id := liqocorev1beta1.ClusterID(long[:64])
+	large := []func(client.Object){
+		func(o client.Object) { o.SetLabels(labelsOf(copyOfRome, many)) },
+		func(o client.Object) { o.SetAnnotations(many) },
+		func(o client.Object) { o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16385)}) },
+		func(o client.Object) {
+			for i := range 9 {
+				owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: types.UID(strconv.Itoa(i))}
+				o.SetOwnerReferences(append(o.GetOwnerReferences(), owner))
+			}
+		},
+		func(o client.Object) { // of a NamespaceMap the CustomResourceDefinition bounds each field
+			switch request := o.(type) {
+			case *authv1beta1.ResourceSlice:
+				request.Spec.Class = authv1beta1.ResourceSliceClass(long)
+			case *authv1beta1.Renew:
+				request.Spec.PublicKey = bytes.Repeat([]byte("x"), 4096)
+			case *offloadingv1beta1.NamespaceMap:
+				request.Labels = labelsOf(copyOfRome, many)
+			}
+		},
+		func(o client.Object) {
+			switch request := o.(type) {
+			case *authv1beta1.ResourceSlice:
+				request.Spec.Resources = corev1.ResourceList{corev1.ResourceName(long + long): resource.MustParse("1")}
+			case *authv1beta1.Renew:
+				request.Spec.ResourceSliceRef = &corev1.LocalObjectReference{Name: long}
+			case *offloadingv1beta1.NamespaceMap:
+				request.Labels = labelsOf(copyOfRome, many)
+			}
+		},
+		func(o client.Object) {
+			switch request := o.(type) {
+			case *authv1beta1.ResourceSlice:
+				request.Spec.ProviderClusterID = &id
+			case *authv1beta1.Renew:
+				request.Spec.ConsumerClusterID = id
+			case *offloadingv1beta1.NamespaceMap:
+				request.Labels = labelsOf(copyOfRome, many)
+			}
+		},
+	}
+	for i, change := range large {
+		for _, request := range hostileRequests(copyOfRome) {
+			change(request)
+			err := control.Create(t.Context(), request, client.DryRunAll)
+			require.Error(t, err, "%T %d", request, i)
+			assert.Regexp(t, "a request .*of a peer", err.Error(), "%T %d", request, i)
+		}
+	}
+}
+
+// testSizesOfEvents is about events that would fill the provider's etcd.
+func (p *provider) testSizesOfEvents(t *testing.T, kubelet client.Client) {
+	long := strings.Repeat("x", 4097)
+	of := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop-rome", Name: name} }
+	about := corev1.ObjectReference{Namespace: "shop-rome", Kind: "Pod", Name: "shop"}
+	events := map[string]client.Object{
+		"a message":      &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about, Message: long},
+		"a reason":       &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about, Reason: long},
+		"a source":       &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about, Source: corev1.EventSource{Host: long}},
+		"an object":      &corev1.Event{ObjectMeta: of("a"), InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome", FieldPath: long}},
+		"another object": &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about, Related: &corev1.ObjectReference{Name: long}},
+	}
+	for what, event := range events {
+		err := kubelet.Create(t.Context(), event, client.DryRunAll)
+		assert.ErrorContains(t, err, "the message of a peer's event may have 4096 characters", what)
+	}
+	labeled := &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about}
+	labeled.Annotations = map[string]string{"a": strings.Repeat(long, 5)}
+	assert.ErrorContains(t, kubelet.Create(t.Context(), labeled, client.DryRunAll), "a request or an event of a peer may have 64 labels")
+	usual := &corev1.Event{
+		ObjectMeta: of("a"), InvolvedObject: about, Message: long[1:], Reason: "Failed", Type: "Warning",
+		Source: corev1.EventSource{Component: "liqo"}, Series: &corev1.EventSeries{Count: 2},
+	}
+	assert.NoError(t, kubelet.Create(t.Context(), usual, client.DryRunAll))
 }
 
 // testReflectedObjects is about objects in a remote namespace.

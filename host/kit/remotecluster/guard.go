@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/kit/deadline"
@@ -37,6 +39,8 @@ const (
 	// client-go repeats some requests at once, such as one whose resource version expired.
 	failuresBurst     = 500
 	failuresPerSecond = 20
+	// maxHeader bounds the headers of each response, in bytes; Go's default is 10 MiB.
+	maxHeader = 64 << 10
 )
 
 // Guard returns a copy of a configuration for a client of another cluster, which may be hostile. All
@@ -46,9 +50,9 @@ const (
 // Redirections are errors: an API server sends none, and another server could send the client to
 // addresses of this cluster's network, and show the answers. Requests to another server than that of the
 // configuration are errors too, also if a caller makes them, and so is an answer that switches the protocol
-// unasked. Responses are limited (see [Limits]), those with an amount that takes long to decode are errors, and a
-// request ends after a time. Proxies are those of the
-// configuration and the environment. Answers that are errors come at a bounded rate; requests that succeed
+// unasked. Responses and their headers are limited (see [Limits]), those with an amount that takes long to decode are
+// errors, and a request ends after a time. Warnings of the server are not logged: it could fill the log. Proxies are
+// those of the configuration and the environment. Answers that are errors come at a bounded rate; requests that succeed
 // do not wait for them.
 func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
@@ -64,11 +68,39 @@ func Guard(config *rest.Config, limits Limits) (*rest.Config, error) {
 	refuseAmounts := undecodable.CheckAnswers(limits.Types)
 	failures := rate.NewLimiter(failuresPerSecond, failuresBurst)
 	guarded := rest.CopyConfig(config)
+	guarded.WarningHandler, guarded.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	guarded.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		limited := &limiter{next: next, limit: limits.Response, values: limits.Values}
+		limited := &limiter{next: limitHeaders(next), limit: limits.Response, values: limits.Values}
 		return &guard{next: refuseAmounts(limited), server: server, failures: failures}
 	})
 	return deadline.Wrap(guarded, limits.Timeout), nil
+}
+
+// headers guards the limits of transports, which client-go gives to all clients of the same credentials.
+var headers sync.Mutex
+
+// plain has the connections to servers without TLS. client-go has those in common with all of a process.
+var plain = sync.OnceValue(func() *http.Transport { return http.DefaultTransport.(*http.Transport).Clone() })
+
+// limitHeaders limits the headers of the responses of a transport.
+func limitHeaders(next http.RoundTripper) http.RoundTripper {
+	innermost := next
+	for wrapper, ok := innermost.(utilnet.RoundTripperWrapper); ok; wrapper, ok = innermost.(utilnet.RoundTripperWrapper) {
+		innermost = wrapper.WrappedRoundTripper()
+	}
+	transport, ok := innermost.(*http.Transport)
+	if !ok {
+		return next
+	}
+	if innermost == http.DefaultTransport {
+		transport, next = plain(), plain()
+	}
+	headers.Lock()
+	defer headers.Unlock()
+	if transport.MaxResponseHeaderBytes != maxHeader {
+		transport.MaxResponseHeaderBytes = maxHeader
+	}
+	return next
 }
 
 // guard lets requests reach their server only.

@@ -179,6 +179,48 @@ func TestRequestsStayAtTheirServer(t *testing.T) {
 	}
 }
 
+// A server could fill the log, and the memory, by headers: Go takes 10 MiB of them.
+func TestHeadersAreLimitedAndWarningsAreNotLogged(t *testing.T) {
+	for name, serve := range map[string]func(http.Handler) *httptest.Server{
+		"TLS": httptest.NewTLSServer, "plain": httptest.NewServer,
+		"HTTP/2": func(h http.Handler) *httptest.Server {
+			server := httptest.NewUnstartedServer(h)
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			return server
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			count := 1
+			server := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for range count {
+					w.Header().Add("Warning", `299 - "`+strings.Repeat("x", 1000)+`"`)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Pod"}`)
+			}))
+			t.Cleanup(server.Close)
+			cluster := &clientcmdapi.Cluster{Server: server.URL}
+			if server.TLS != nil {
+				cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+			}
+			raw := kubeconfig(t, func(c *clientcmdapi.Config) {
+				c.Clusters["milan"] = cluster
+				if server.TLS == nil {
+					c.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: "t"}
+				}
+			})
+			config, err := remotecluster.Config(secret(map[string][]byte{"kubeconfig": raw}), remotecluster.Limits{})
+			require.NoError(t, err)
+			assert.Equal(t, rest.NoWarnings{}, config.WarningHandler)
+			require.NoError(t, verbs["get"](t, config))
+			count = 100
+			assert.Error(t, verbs["get"](t, config))
+			assert.Zero(t, http.DefaultTransport.(*http.Transport).MaxResponseHeaderBytes, "of the other clients of the process")
+		})
+	}
+}
+
 func TestAnswersToUpgradesAreLimited(t *testing.T) {
 	write := func(t *testing.T, w http.ResponseWriter, text string) {
 		connection, _, err := http.NewResponseController(w).Hijack()

@@ -134,6 +134,44 @@ func TestValuesAreCounted(t *testing.T) {
 	}
 }
 
+// A line of a watch is an event: its limits begin anew with each, and a client reads on until the event ends.
+func TestAnEventOfAWatchIsALine(t *testing.T) {
+	const event = `{"type":"ADDED","object":{"kind":"Pod"}}`
+	part := strings.Repeat("{},", 60)
+	for name, tc := range map[string]struct{ body, want, err string }{
+		"events":                       {body: event + "\n" + event + "\n", want: event + "\n" + event + "\n"},
+		"empty lines":                  {body: "\n" + event + "\r\n\n", want: "\n" + event + "\r\n\n"},
+		"no line break at the end":     {body: event + "\n" + event, want: event + "\n" + event},
+		"a connection that ends early": {body: event + "\n" + event[:20], want: event + "\n", err: "unexpected EOF"},
+		"line breaks in an event": {
+			body: event + "\n" + `{"type":"ADDED","object":{"items":[` + strings.Repeat(part+"\n", 100) + `{}]}}` + "\n", want: event + "\n", err: "a line of it is not an event in JSON",
+		},
+		"two events in a line": {body: event + event + "\n", err: "a line of it is not an event in JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, tc.body)
+			}))
+			t.Cleanup(server.Close)
+			config, err := remotecluster.Guard(&rest.Config{Host: server.URL}, remotecluster.Limits{Values: 100})
+			require.NoError(t, err)
+			client, err := rest.HTTPClientFor(config)
+			require.NoError(t, err)
+			response, err := client.Get(server.URL + "/api/v1/pods?watch=true")
+			require.NoError(t, err)
+			defer response.Body.Close()
+			content, err := io.ReadAll(response.Body)
+			assert.Equal(t, tc.want, string(content))
+			if tc.err == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tc.err)
+			}
+		})
+	}
+}
+
 // The answer to a request has the smaller limit of the request and its client.
 func TestRequestsHaveTheirOwnLimits(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -174,9 +174,20 @@ func readAll(r *bufio.Reader) ([]byte, error) {
 	return all, err
 }
 
-// readLine reads an event of a watch in JSON.
+// readLine reads an event of a watch in JSON. It is one line, as an API server sends it: the transport below limits
+// lines, and a client reads on until the event ends.
 func readLine(r *bufio.Reader) ([]byte, error) {
-	return r.ReadBytes('\n') //nolint:wrapcheck // That of the body.
+	line, err := r.ReadBytes('\n')
+	switch {
+	case len(bytes.TrimSpace(line)) == 0 || json.Valid(line):
+		return line, err //nolint:wrapcheck // That of the body.
+	case errors.Is(err, io.EOF):
+		return nil, io.ErrUnexpectedEOF
+	case err != nil:
+		return nil, err //nolint:wrapcheck // That of the body.
+	default:
+		return nil, &AmountError{"a line of it is not an event in JSON"}
+	}
 }
 
 // readFrame reads an event of a watch in Protocol Buffers: its length in four bytes, and its content. It returns
@@ -185,12 +196,20 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 	var frame bytes.Buffer
 	_, err := io.CopyN(&frame, r, lengthOfFrame)
 	if err == nil {
-		_, err = io.CopyN(&frame, r, int64(binary.BigEndian.Uint32(frame.Bytes())))
+		length := int64(binary.BigEndian.Uint32(frame.Bytes()))
+		if length > maxFrame {
+			return nil, &AmountError{fmt.Sprintf("an event has more than %d MiB", maxFrame>>20)}
+		}
+		_, err = io.CopyN(&frame, r, length)
 	}
 	return frame.Bytes(), err
 }
 
-const lengthOfFrame = 4
+const (
+	lengthOfFrame = 4
+	// maxFrame bounds an event in Protocol Buffers, in bytes. An API server stores objects of 1.5 MiB.
+	maxFrame = 4 << 20
+)
 
 // checkDocument returns an [AmountError] for an object, a list, or an event of a watch. Few documents have what
 // looks like a long amount: a label, say, is decoded as it is.

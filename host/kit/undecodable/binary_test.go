@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -148,4 +150,14 @@ func TestProtocolBuffersThatWereNotAskedForAreRefused(t *testing.T) {
 			assert.Equal(t, "web", pod.Name)
 		})
 	}
+}
+
+func TestLargeEventsInProtocolBuffersAreNotRead(t *testing.T) {
+	client := answering(t, clientgoscheme.Scheme, http.StatusOK, binaryType+";stream=watch", "\xff\xff\xff\xff"+strings.Repeat("\n", 100))
+	events, err := client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer events.Stop()
+	event := <-events.ResultChan()
+	assert.Equal(t, watch.Error, event.Type)
+	assert.ErrorContains(t, apierrors.FromObject(event.Object), "an event has more than 4 MiB")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -31,6 +32,11 @@ type pass struct {
 	// owned is how many namespaces the consumer has, with those of its other NamespaceMaps and those
 	// that are being deleted.
 	owned int
+	// ending is how many of them are being deleted, but for those that take long. freeAfter is the time until one
+	// more may be deleted, if none ends before; waits is set when one has to.
+	ending    int
+	freeAfter time.Duration
+	waits     bool
 	// tenants are the cluster IDs of all consumers; nil until they are read.
 	tenants []string
 	// quotas are the ResourceQuotas of the consumer by namespace.
@@ -42,6 +48,13 @@ type pass struct {
 // portion is how many namespaces one pass changes. Then the NamespaceMaps of other consumers have
 // their turn.
 const portion = 20
+
+// maxEnding is how many namespaces of a consumer are deleted at a time. Kubernetes deletes a few namespaces of a cluster
+// in a second, whoever has them, and those of others would wait. One that is not gone after takesLong does not count.
+const (
+	maxEnding = portion
+	takesLong = time.Minute
+)
 
 // maxRefused is how many more mappings than namespaces are in the status, which say why they have
 // none. The size of an object is limited.
@@ -353,6 +366,10 @@ func (p *pass) withdraw(ctx context.Context, namespace *corev1.Namespace) (bool,
 	if !namespace.DeletionTimestamp.IsZero() {
 		return false, nil // Its end causes an event.
 	}
+	if p.ending >= maxEnding {
+		p.waits = true
+		return false, nil
+	}
 	if !p.spend() {
 		return false, nil
 	}
@@ -384,5 +401,23 @@ func (p *pass) delete(ctx context.Context, namespace *corev1.Namespace) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting namespace %q: %w", namespace.Name, err)
 	}
+	p.ending++
 	return nil
+}
+
+// countEnding counts the namespaces that are being deleted, and returns that of all.
+func (p *pass) countEnding(all []corev1.Namespace) int {
+	now := p.r.now()
+	p.freeAfter = takesLong
+	for i := range all {
+		since := all[i].DeletionTimestamp
+		if since == nil {
+			continue
+		}
+		if left := since.Add(takesLong).Sub(now); left > 0 {
+			p.ending++
+			p.freeAfter = min(p.freeAfter, left)
+		}
+	}
+	return len(all)
 }

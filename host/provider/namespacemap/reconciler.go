@@ -96,10 +96,11 @@ type Reconciler struct {
 	Names Names
 	// Limits bound what a consumer has.
 	Limits Limits
-	// CustomCountsFrom is when ResourceQuotas begin to count custom resources, by Clock. Both are read only if Limits
-	// have such counts.
+	// CustomCountsFrom is when ResourceQuotas begin to count custom resources. It is read only if Limits have such
+	// counts.
 	CustomCountsFrom time.Time
-	Clock            clock.PassiveClock
+	// Clock is the system's if it is nil.
+	Clock clock.PassiveClock
 	// Retain keeps the data that must outlive a namespace, which is deleted only afterwards. It may
 	// be nil.
 	Retain func(ctx context.Context, namespace string) error
@@ -240,6 +241,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if p.waits {
+		return ctrl.Result{RequeueAfter: p.freeAfter}, nil
+	}
 	if nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
 		return ctrl.Result{RequeueAfter: r.untilCustomCounts()}, nil
 	}
@@ -279,8 +283,15 @@ func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.Namespac
 		return p
 	}
 	owned, err := p.namespaces(ctx)
-	p.owned, p.err = len(owned), errors.Join(err, p.readQuotas(ctx))
+	p.owned, p.err = p.countEnding(owned), errors.Join(err, p.readQuotas(ctx))
 	return p
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
 }
 
 // isEnded reports whether a NamespaceMap gives no rights any more: it is being deleted, or all Tenants of

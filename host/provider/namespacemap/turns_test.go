@@ -127,6 +127,41 @@ func TestNamespacesThatAreBeingDeletedCostNothing(t *testing.T) {
 	assert.Zero(t, r.requests+reads)
 }
 
+// The deletions of one consumer keep those of others waiting: Kubernetes deletes a few namespaces in a second.
+func TestFewNamespacesOfAConsumerAreDeletedAtATime(t *testing.T) {
+	nm, start := namespaceMap(nil, mapping{}), time.Now()
+	var existing []client.Object
+	for local, remote := range mappings("shop", 2*maxEnding+5) {
+		namespace := ForgeNamespace(nm, "rome", local, remote)
+		namespace.Finalizers = []string{"kubernetes"} // It stays while it is being deleted.
+		existing = append(existing, namespace)
+		nm.Status.CurrentMapping[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
+	}
+	r, now := newTurns(t, nm, existing...), testclock.NewFakePassiveClock(start)
+	r.reconciler.Clock = now
+	assert.True(t, r.pass())
+	assert.Equal(t, maxEnding, r.requests)
+	assert.True(t, r.pass(), "the next one may be deleted although these do not end")
+	assert.Zero(t, r.requests)
+
+	ending := &corev1.NamespaceList{}
+	require.NoError(t, r.List(t.Context(), ending, client.MatchingLabels{"liqo.io/remote-cluster-id": "rome"}))
+	for i := range ending.Items {
+		if namespace := &ending.Items[i]; namespace.DeletionTimestamp != nil && i%2 == 0 {
+			namespace.Finalizers = nil
+			require.NoError(t, r.Update(t.Context(), namespace))
+		}
+	}
+	gone := len(existing) - r.namespaces()
+	require.Positive(t, gone)
+	r.pass()
+	assert.Equal(t, min(gone, maxEnding), r.requests, "one for each that is gone")
+
+	now.SetTime(start.Add(2 * takesLong))
+	assert.False(t, r.pass(), "those that take long do not keep the rest")
+	assert.Equal(t, len(existing)-maxEnding-gone, r.requests)
+}
+
 func TestAConsumerHasABoundedNumberOfNamespaces(t *testing.T) {
 	const limit = 5
 	desired := mappings("shop", limit+maxRefused+50)
