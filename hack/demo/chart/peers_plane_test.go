@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -213,12 +212,6 @@ func (p *provider) testSizesOfCopies(t *testing.T, control client.Client) {
 		func(o client.Object) { o.SetLabels(labelsOf(copyOfRome, many)) },
 		func(o client.Object) { o.SetAnnotations(many) },
 		func(o client.Object) { o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16385)}) },
-		func(o client.Object) {
-			for i := range 9 {
-				owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: types.UID(strconv.Itoa(i))}
-				o.SetOwnerReferences(append(o.GetOwnerReferences(), owner))
-			}
-		},
 		func(o client.Object) { // of a NamespaceMap the CustomResourceDefinition bounds each field
 			switch request := o.(type) {
 			case *authv1beta1.ResourceSlice:
@@ -307,6 +300,14 @@ func (p *provider) testReflectedObjects(t *testing.T, kubelet client.Client) {
 			err := kubelet.Create(t.Context(), object)
 			assert.True(t, isOfOthers(err), "%T with %s: %v", object, finalizer, err)
 		}
+	}
+	// The garbage collector, which all users of the cluster share, looks for each owner.
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}, {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: "2"}}
+	for _, object := range append(reflected("mine", reflectedFromRome), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "mine"}, InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"},
+	}) {
+		object.SetOwnerReferences(owners)
+		assert.ErrorContains(t, kubelet.Create(t.Context(), object, client.DryRunAll), "an object of a peer may have one owner", "%T", object)
 	}
 	for _, object := range reflected("mine", reflectedFromRome) {
 		require.NoError(t, kubelet.Create(t.Context(), object))
