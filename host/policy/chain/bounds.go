@@ -12,6 +12,9 @@ const (
 	annotationsPath = "/metadata/annotations"
 )
 
+// objectFact is the fact that policies change.
+const objectFact = "object"
+
 // bound is the maximum that an extension point allows, whatever a manifest declares.
 type bound struct {
 	writes operation.Rules
@@ -25,37 +28,37 @@ type bound struct {
 var bounds = map[contract.Point]bound{
 	contract.PodMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec"),
-		facts:  []string{"object", "local", "offloading", "namespace", "request", "virtualNode", "runtimeClassName"},
+		facts:  []string{objectFact, "local", "offloading", "namespace", "request", "virtualNode", "runtimeClassName"},
 		denies: true,
 	},
 	contract.OffloadingPatch: {
 		writes: anyVerb("/spec/nodeSelector", "/spec/tolerations", "/spec/affinity", "/spec/runtimeClassName"),
-		facts:  []string{"object", "local", "patch", "virtualNode"},
+		facts:  []string{objectFact, "local", "patch", "virtualNode"},
 	},
 	contract.AntiAffinityPreset: {
 		writes: anyVerb("/spec/affinity/podAntiAffinity"),
-		facts:  []string{"object", "local"},
+		facts:  []string{objectFact, "local"},
 	},
 	contract.MetadataFilter: {
 		writes: anyVerb(labelsPath, annotationsPath),
-		facts:  []string{"object", "notReflected", "virtualNode"},
+		facts:  []string{objectFact, "notReflected", "virtualNode"},
 	},
 	// [Input].Writes narrows this for each kind. Identity, ownership and status are never
 	// writable (ADR 4).
 	contract.ResourceMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec", "/data", "/binaryData"),
-		facts:  []string{"object", "local", "virtualNode"},
+		facts:  []string{objectFact, "local", "virtualNode"},
 		skips:  true,
 	},
 	// Metadata is not writable: the consumer owns it and keeps it up to date (ADR 66).
 	contract.ShadowPodAdmission: {
 		writes: anyVerb("/spec"),
-		facts:  []string{"object", "tenant", "namespace", "request", "quota"},
+		facts:  []string{objectFact, "tenant", "namespace", "request", "quota"},
 		denies: true,
 	},
 	contract.ResourceSliceAdmission: {
 		writes: anyVerb("/status/resources"),
-		facts:  []string{"object", "tenant", "namespace", "defaults"},
+		facts:  []string{objectFact, "tenant", "namespace", "defaults"},
 		denies: true,
 	},
 }

@@ -7,6 +7,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -122,16 +123,16 @@ func (o *outcome) filterDraft(ctx context.Context, ev Evaluator, in OffloadInput
 	if !o.changed {
 		return draft, nil
 	}
-	return withMember(draft, fieldMetadata, metadataObject(in.Draft.Name, in.Draft.Namespace, labels, annotations)), nil
+	return document.With(draft, fieldMetadata, metadataObject(in.Draft.Name, in.Draft.Namespace, labels, annotations)), nil
 }
 
 // shadowPodWithChanges returns the draft with the differences between two documents of it.
 func shadowPodWithChanges(draft *offloadingv1beta1.ShadowPod, before, after map[string]any) (*offloadingv1beta1.ShadowPod, error) {
-	if len(changedMembers(before, after)) == 0 {
+	if len(document.Changed(before, after)) == 0 {
 		return draft, nil
 	}
 	next := *draft
-	metadata, err := member(after, fieldMetadata)
+	metadata, err := document.Member(after, fieldMetadata)
 	if err != nil {
 		return nil, err
 	}
