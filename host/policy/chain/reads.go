@@ -57,7 +57,7 @@ func parseReads(texts []string, limit bound) ([]operation.Path, error) {
 			return nil, err
 		}
 		if !limit.hasFact(path) {
-			return nil, fmt.Errorf("path %q: the extension point has no such fact, only %s", text, strings.Join(limit.facts, ", "))
+			return nil, fmt.Errorf("path %q: the extension point has no such fact, only %s", text, strings.Join(limit.Facts, ", "))
 		}
 		paths[i] = path
 	}

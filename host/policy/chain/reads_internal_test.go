@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/document"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 type inner struct {
@@ -77,7 +78,7 @@ func TestFactsOfStructsAndMapsAreTheSame(t *testing.T) {
 		"nothing":                       {want: `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := newReads(tc.reads, nil, bound{facts: []string{"object"}})
+			r, err := newReads(tc.reads, nil, bound{PointRules: &contract.PointRules{Facts: []string{"object"}}})
 			require.NoError(t, err)
 			for kind, object := range map[string]any{"map": decoded, "struct": full()} {
 				picked, err := r.root.pick(map[string]any{"object": object})
