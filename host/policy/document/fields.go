@@ -135,7 +135,7 @@ func appendFields(found fields, t reflect.Type, index []int) (fields, bool) {
 
 // members returns the fields of a struct as an object, without those that encoding/json omits or encodes as null.
 func (f fields) members(v reflect.Value) map[string]any {
-	members := make(map[string]any, 8)
+	members := make(map[string]any, len(f)/3) // most fields of a Kubernetes object are empty
 	for i := range f {
 		value := v.FieldByIndex(f[i].index)
 		if isNil(value) || f[i].omitEmpty && isEmpty(value) || f[i].omitZero && isZero(value) {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -56,7 +57,17 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 	if err != nil {
 		return nil, err
 	}
-	facts := map[string]any{"local": in.Local, "virtualNode": &in.VirtualNode}
+	// Several policies look into the local pod: open it once.
+	local, err := document.Object(in.Local)
+	if err != nil {
+		return nil, fmt.Errorf("reading the local pod: %w", err)
+	}
+	for _, field := range []string{fieldMetadata, fieldSpec} {
+		if local[field], err = document.Member(local, field); err != nil {
+			return nil, fmt.Errorf("reading the local pod: %w", err)
+		}
+	}
+	facts := map[string]any{"local": local, "virtualNode": &in.VirtualNode}
 	notReflected := contract.NotReflected{}
 	if in.Patch != nil {
 		facts["patch"] = &patchFacts{
