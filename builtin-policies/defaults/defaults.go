@@ -26,7 +26,7 @@ func CheckSettings(points []contract.Point, settings []byte) error {
 		return err
 	}
 	if len(points) == 0 {
-		points = append(contract.CorePoints(), contract.ResourceSliceAdmission)
+		points = contract.Points()
 	}
 	for _, point := range points {
 		if point == contract.MetadataFilter {

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -82,7 +83,7 @@ func (g *generator) facts(point contract.Point, moment contract.Moment) map[stri
 		facts["local"] = map[string]any{"apiVersion": "v1", "kind": object["kind"], "metadata": object["metadata"]}
 	default:
 		facts["local"] = pod
-		if point == contract.OffloadingPatch && !g.minimal {
+		if slices.Contains(point.Rules().Facts, "patch") && !g.minimal {
 			facts["patch"] = map[string]any{
 				"nodeSelector": map[string]any{"pool": "gpu"}, "tolerations": []any{map[string]any{"key": "gpu", "operator": "Exists"}},
 				"affinity": map[string]any{"nodeAffinity": requiredTerms(nodeTerm("zone", "a"))}, "runtimeClassName": pick(g, "gvisor", "kata"),

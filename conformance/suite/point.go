@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/trial"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -255,7 +256,7 @@ func idempotent(ctx context.Context, t *trial.Trial, q *question, first *chain.R
 
 // sameObject returns an error with the difference of two objects.
 func sameObject(once, twice map[string]any) error {
-	if operation.Equal(once, twice) {
+	if document.Equal(once, twice) {
 		return nil
 	}
 	before, beforeErr := json.Marshal(once)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/longshore-dev/longshore/conformance/vectors"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -36,7 +37,7 @@ func CheckResult(v *vectors.Vector) error {
 		if object, _, err = operation.Apply(object, operations); err != nil {
 			return fmt.Errorf("applying the operations %s: %w", time, err)
 		}
-		if !operation.Equal(object, want) {
+		if !document.Equal(object, want) {
 			got, err := json.Marshal(object)
 			if err != nil {
 				return fmt.Errorf("encoding the result: %w", err)

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 const (
@@ -28,20 +30,19 @@ const (
 )
 
 // roots are the types that travel as a document of their own, by the schema's file.
-var roots = map[string]string{
-	"request":                        "Request",
-	"response":                       "Response",
-	"manifest":                       "Manifest",
-	"settings-request":               "SettingsRequest",
-	"settings-response":              "SettingsResponse",
-	"facts-pod-mutation":             "PodMutationFacts",
-	"facts-offloading-patch":         "OffloadingPatchFacts",
-	"facts-anti-affinity-preset":     "AntiAffinityPresetFacts",
-	"facts-metadata-filter":          "MetadataFilterFacts",
-	"facts-resource-mutation":        "ResourceMutationFacts",
-	"facts-shadow-pod-admission":     "ShadowPodAdmissionFacts",
-	"facts-resource-slice-admission": "ResourceSliceAdmissionFacts",
-}
+var roots = func() map[string]string {
+	all := map[string]string{
+		"request":           "Request",
+		"response":          "Response",
+		"manifest":          "Manifest",
+		"settings-request":  "SettingsRequest",
+		"settings-response": "SettingsResponse",
+	}
+	for _, point := range contract.Points() {
+		all["facts-"+strings.ReplaceAll(point.Export(), "_", "-")] = string(point) + "Facts"
+	}
+	return all
+}()
 
 // answers are the documents that a module writes: the host refuses unknown members of
 // them. What a module reads may have more members, and fewer: it holds what was

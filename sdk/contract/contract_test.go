@@ -3,7 +3,11 @@ package contract_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -101,4 +105,33 @@ func ExampleRequire() {
 	})
 	fmt.Printf("%s\n", operation.Value)
 	// Output: [{"matchExpressions":[{"key":"pool","operator":"In","values":["gpu"]}]}]
+}
+
+// The table of the points has the facts that their types have, by way of the generated schemas.
+func TestRulesNameTheFactsOfThePoint(t *testing.T) {
+	for i, point := range contract.CorePoints() {
+		if contract.Points()[i] != point {
+			t.Errorf("core point %d is %s, and in the table %s", i, point, contract.Points()[i])
+		}
+	}
+	for _, point := range contract.Points() {
+		data, err := os.ReadFile("schema/facts-" + strings.ReplaceAll(point.Export(), "_", "-") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var schema struct{ Properties map[string]any }
+		if err := json.Unmarshal(data, &schema); err != nil {
+			t.Fatal(err)
+		}
+		rules := point.Rules()
+		if got, want := slices.Sorted(slices.Values(rules.Facts)), slices.Sorted(maps.Keys(schema.Properties)); !slices.Equal(got, want) {
+			t.Errorf("%s: the table has the facts %v, the type %v", point, got, want)
+		}
+		if rules.Facts[0] != "object" || len(rules.Writes) == 0 {
+			t.Errorf("%s: policies must get an object and be able to write to it", point)
+		}
+	}
+	if contract.Point("Other").Rules() != nil {
+		t.Error("an unknown point has rules")
+	}
 }

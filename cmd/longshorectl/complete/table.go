@@ -6,7 +6,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // free is a value that only the user can know: a new name, a quantity, a duration.
@@ -92,9 +92,8 @@ var flags = map[string]value{
 		offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType),
 	"--namespace-mapping-strategy": fixed(offloadingv1beta1.DefaultNameMappingStrategyType, offloadingv1beta1.EnforceSameNameMappingStrategyType,
 		offloadingv1beta1.SelectedNameMappingStrategyType),
-	"--lang": fixed(policy.Languages()...),
-	"--point": fixed(policyv1alpha1.PodMutationPoint, policyv1alpha1.OffloadingPatchPoint, policyv1alpha1.AntiAffinityPresetPoint, policyv1alpha1.MetadataFilterPoint,
-		policyv1alpha1.ResourceMutationPoint, policyv1alpha1.ShadowPodAdmissionPoint, policyv1alpha1.ResourceSliceAdmissionPoint),
+	"--lang":     fixed(policy.Languages()...),
+	"--point":    fixed(contract.Points()...),
 	"--moment":   fixed("Admission", "Offload"),
 	"--resource": {source: resources, open: true},
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/host/policy/document"
 )
 
 // contextLines are shown around each change of a diff.
@@ -18,7 +18,7 @@ const contextLines = 2
 
 // compare puts the object afterwards, and how it differs, into the report.
 func (r *Report) compare(before, after map[string]any) error {
-	plain, err := operation.Normalize(after)
+	plain, err := document.Open(after)
 	if err != nil {
 		return fmt.Errorf("reading the object afterwards: %w", err)
 	}

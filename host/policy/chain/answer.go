@@ -93,10 +93,10 @@ func (l *link) decode(data []byte) (*answer, error) {
 
 // setRefusal sets the denial or the skip of an answer, if the point allows it.
 func (l *link) setRefusal(a *answer, response *contract.Response) error {
-	if response.Deny != nil && !l.bound.denies {
+	if response.Deny != nil && !l.bound.Denies {
 		return fmt.Errorf("policies cannot deny at %s", l.Point)
 	}
-	if response.Skip != nil && !l.bound.skips {
+	if response.Skip != nil && !l.bound.Skips {
 		return fmt.Errorf("policies cannot skip at %s", l.Point)
 	}
 	if deny := response.Deny; deny != nil {

@@ -7,69 +7,31 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-const (
-	labelsPath      = "/metadata/labels"
-	annotationsPath = "/metadata/annotations"
-)
+// objectFact is the fact that policies change.
+const objectFact = "object"
 
 // bound is the maximum that an extension point allows, whatever a manifest declares.
 type bound struct {
+	*contract.PointRules
 	writes operation.Rules
-	// facts are the members of the facts object at the point.
-	facts []string
-	// denies and skips report whether policies may deny or skip the object.
-	denies, skips bool
 }
 
-// bounds of the extension points (docs/explanation/architecture.md).
-var bounds = map[contract.Point]bound{
-	contract.PodMutation: {
-		writes: anyVerb(labelsPath, annotationsPath, "/spec"),
-		facts:  []string{"object", "local", "offloading", "namespace", "request", "virtualNode", "runtimeClassName"},
-		denies: true,
-	},
-	contract.OffloadingPatch: {
-		writes: anyVerb("/spec/nodeSelector", "/spec/tolerations", "/spec/affinity", "/spec/runtimeClassName"),
-		facts:  []string{"object", "local", "patch", "virtualNode"},
-	},
-	contract.AntiAffinityPreset: {
-		writes: anyVerb("/spec/affinity/podAntiAffinity"),
-		facts:  []string{"object", "local"},
-	},
-	contract.MetadataFilter: {
-		writes: anyVerb(labelsPath, annotationsPath),
-		facts:  []string{"object", "notReflected", "virtualNode"},
-	},
-	// [Input].Writes narrows this for each kind. Identity, ownership and status are never
-	// writable (ADR 4).
-	contract.ResourceMutation: {
-		writes: anyVerb(labelsPath, annotationsPath, "/spec", "/data", "/binaryData"),
-		facts:  []string{"object", "local", "virtualNode"},
-		skips:  true,
-	},
-	// Metadata is not writable: the consumer owns it and keeps it up to date (ADR 66).
-	contract.ShadowPodAdmission: {
-		writes: anyVerb("/spec"),
-		facts:  []string{"object", "tenant", "namespace", "request", "quota"},
-		denies: true,
-	},
-	contract.ResourceSliceAdmission: {
-		writes: anyVerb("/status/resources"),
-		facts:  []string{"object", "tenant", "namespace", "defaults"},
-		denies: true,
-	},
-}
-
-// anyVerb allows every verb at the paths.
-func anyVerb(paths ...string) operation.Rules {
-	rules := make([]contract.WriteRule, len(paths))
-	for i, path := range paths {
-		rules[i] = contract.WriteRule{Path: path, Verbs: contract.Verbs()}
+// bounds of the extension points.
+var bounds = func() map[contract.Point]bound {
+	all := map[contract.Point]bound{}
+	for _, point := range contract.Points() {
+		b := bound{PointRules: point.Rules()}
+		var writes []contract.WriteRule
+		for _, path := range b.Writes {
+			writes = append(writes, contract.WriteRule{Path: path, Verbs: contract.Verbs()})
+		}
+		b.writes = operation.MustCompileRules(writes)
+		all[point] = b
 	}
-	return operation.MustCompileRules(rules)
-}
+	return all
+}()
 
 // hasFact reports whether a read begins with a fact of the point.
 func (b bound) hasFact(path operation.Path) bool {
-	return slices.Contains(b.facts, path.Steps()[0].Key)
+	return slices.Contains(b.Facts, path.Steps()[0].Key)
 }

@@ -7,9 +7,13 @@
 // point and of the binding. Answers are cached, because policies are pure. Each change is
 // recorded as a decision, without values.
 //
-// The package does not depend on Kubernetes: documents are JSON-like values, a [Matcher]
-// decides which objects a binding matches, and an [Observer] exports metrics. It does not
-// load modules and does not check the host's invariants.
+// The package does not depend on Kubernetes: objects and facts are documents (package
+// document), a [Matcher] decides which objects a binding matches, and an [Observer] exports
+// metrics. It does not load modules and does not check the host's invariants.
+//
+// A set of bindings is a snapshot, with a link for each binding. One link and one object have
+// an outcome: the link reads its part of the facts, the memo or the policy has the answer, and
+// the answer is applied to the object. [Chains.Evaluate] adds the outcomes up.
 package chain
 
 import (
@@ -157,12 +161,10 @@ type Input struct {
 	// Point and Moment of the evaluation.
 	Point  contract.Point
 	Moment contract.Moment
-	// Object is the JSON form of the object. Objects are map[string]any; other values may
-	// be any Go values that marshal to JSON, so that a caller need not convert fields that
-	// no policy reads or writes. It is not altered.
+	// Object is the object as a document. It is not altered.
 	Object map[string]any
-	// Facts are the other members of the facts object ("local", "patch" …). Any Go values
-	// that marshal to JSON are allowed; only declared reads are encoded.
+	// Facts are the other members of the facts object ("local", "patch" …), a document, too.
+	// Only declared reads are encoded.
 	Facts map[string]any
 	// Writes narrows the bound of the point for the kind of this object; nil narrows
 	// nothing. An operation beyond it is a failure of the policy.

@@ -52,104 +52,121 @@ func (c *Chains) Evaluate(ctx context.Context, in Input) (*Result, error) {
 	return result, nil
 }
 
-// enforce calls one policy and adds its answer, or what its failure policy demands, to the
+// enforce calls one policy and adds its outcome, or what its failure policy demands, to the
 // result.
 func (c *Chains) enforce(ctx context.Context, l *link, in Input, result *Result) error {
-	a := c.attempt(ctx, l, in, result)
-	if a.err == nil {
-		if a.matched {
-			result.Decisions = append(result.Decisions, a.decision)
-			c.observe(a.observation)
+	o := c.attempt(ctx, l, in, result.Object)
+	seen := l.observation(in, o)
+	if o.err == nil {
+		if o.answered {
+			result.add(l.decision(in), o)
+			c.observe(seen)
 		}
 		return nil
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("calling policy %q: %w", l.Name, ctx.Err())
 	}
-	failure := l.policyError(in, a.err)
-	a.observation.Err, a.observation.Class, a.observation.Outcome = failure, failure.Class, Failed
+	failure := l.policyError(in, o.err)
+	seen.fail(failure)
 	switch {
 	case l.FailurePolicy == Ignore:
-		a.observation.Outcome = Skipped
-		c.observe(a.observation)
-		a.decision.Effects, a.decision.Kept, a.decision.Ignored = nil, nil, truncate(a.err.Error())
-		result.Decisions = append(result.Decisions, a.decision)
-		result.Warnings = append(result.Warnings, failure.Error())
+		seen.Outcome = Skipped
+		c.observe(seen)
+		decision := l.decision(in)
+		decision.Ignored = truncate(o.err.Error())
+		result.add(decision, outcome{warnings: []string{failure.Error()}})
 		return nil
 	case l.FailurePolicy == LastGood && l.fallback != nil && failure.Class != Host:
-		return c.enforceFallback(ctx, l, in, result, a.observation, failure)
+		return c.enforceFallback(ctx, l.fallback, in, result, seen, failure)
 	default:
-		c.observe(a.observation)
+		c.observe(seen)
 		return failure
 	}
 }
 
-// enforceFallback calls the previous version of a policy that failed.
-func (c *Chains) enforceFallback(ctx context.Context, l *link, in Input, result *Result, o Observation, failure *PolicyError) error {
-	var a attempt
-	if l.fallback.isCalledAt(in.Moment) {
-		a = c.attempt(ctx, l.fallback, in, result)
+// enforceFallback calls the previous version of a policy whose failure was seen.
+func (c *Chains) enforceFallback(ctx context.Context, previous *link, in Input, result *Result, seen Observation, failure *PolicyError) error {
+	var o outcome
+	if previous.isCalledAt(in.Moment) {
+		o = c.attempt(ctx, previous, in, result.Object)
 	}
-	if a.err != nil {
+	decision := previous.decision(in)
+	if o.err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("calling policy %q: %w", l.Name, ctx.Err())
+			return fmt.Errorf("calling policy %q: %w", previous.Name, ctx.Err())
 		}
-		c.observe(o)
-		failure.Err = fmt.Errorf("%w; its previous version (%s) failed too: %w", failure.Err, ShortDigest(l.fallback.Policy.Digest()), a.err)
+		c.observe(seen)
+		failure.Err = fmt.Errorf("%w; its previous version (%s) failed too: %w", failure.Err, ShortDigest(decision.Digest), o.err)
 		return failure
 	}
-	o.Outcome, o.Changed = FellBack, a.observation.Changed
-	c.observe(o)
-	decision := a.decision
-	decision.Point, decision.Moment, decision.Binding = in.Point, in.Moment, l.Name
-	decision.Module, decision.Digest = l.fallback.Policy.Name(), l.fallback.Policy.Digest()
+	seen.Outcome, seen.Changed = FellBack, len(o.effects) > 0
+	c.observe(seen)
 	decision.FellBack = failure.Error()
-	result.Decisions = append(result.Decisions, decision)
-	result.Warnings = append(result.Warnings, fmt.Sprintf("%s; its previous version (%s) was used instead", failure, ShortDigest(decision.Digest)))
+	o.warnings = append(o.warnings, fmt.Sprintf("%s; its previous version (%s) was used instead", failure, ShortDigest(decision.Digest)))
+	result.add(decision, o)
 	return nil
 }
 
-// attempt is one call of a policy, or a cached answer, and its outcome.
-type attempt struct {
-	decision    Decision
-	observation Observation
-	// matched is false if the binding does not match the object.
-	matched bool
-	// cached reports that the answer was cached.
+// outcome is what came of one policy and one object. It is zero if the binding does not match
+// the object.
+type outcome struct {
+	// answered reports that the policy gave a valid answer, and err why it gave none.
+	answered bool
+	err      error
+	// denial is set if the policy denied or skipped the object, else change may be.
+	denial *Denied
+	change
+	// warnings for the user.
+	warnings []string
+	// cached reports that the answer was cached, and stats describe the call if it was not.
 	cached bool
+	stats  engine.Stats
 	// probe reports that the call decides whether a quarantine ends.
-	probe bool
-	err   error
+	probe    bool
+	duration time.Duration
 }
 
-// attempt calls a policy. On error the result is unchanged.
-func (c *Chains) attempt(ctx context.Context, l *link, in Input, result *Result) attempt {
-	a := attempt{
-		decision: Decision{
-			Point: in.Point, Moment: in.Moment, Binding: l.Name,
-			Module: l.Policy.Name(), Digest: l.Policy.Digest(),
-		},
-		observation: Observation{Point: in.Point, Moment: in.Moment, Binding: l.Name, Outcome: Answered},
+// change is what a policy did to an object.
+type change struct {
+	// object afterwards; only set with effects.
+	object  map[string]any
+	effects []operation.Effect
+	// kept are the paths of reserved keys that the policy tried to change.
+	kept []string
+}
+
+// add adds an outcome, and the decision about it.
+func (r *Result) add(decision Decision, o outcome) {
+	decision.Effects, decision.Kept, decision.Denied = o.effects, o.kept, o.denial != nil
+	r.Decisions = append(r.Decisions, decision)
+	r.Warnings = append(r.Warnings, o.warnings...)
+	r.Denial = o.denial
+	if len(o.effects) > 0 {
+		r.Object, r.Changed = o.object, true
 	}
-	a.observation.Module, a.observation.Digest = a.decision.Module, a.decision.Digest
+}
+
+// attempt lets a policy decide, measures that, and counts its success or failure.
+func (c *Chains) attempt(ctx context.Context, l *link, in Input, object map[string]any) outcome {
 	start := c.now()
-	a.err = c.decide(ctx, l, in, result, &a)
+	o := c.decide(ctx, l, in, object)
 	end := c.now()
-	a.observation.Duration = end.Sub(start)
-	c.recordHealth(l, in.Match.Namespace, &a, end)
-	return a
+	o.duration = end.Sub(start)
+	c.recordHealth(l, in.Match.Namespace, o, end)
+	return o
 }
 
 // recordHealth counts a success or a failure of the policy's version.
-func (c *Chains) recordHealth(l *link, namespace string, a *attempt, now time.Time) {
+func (c *Chains) recordHealth(l *link, namespace string, o outcome, now time.Time) {
 	changed := false
-	switch class := classOf(a.err); {
-	case a.err == nil && a.matched:
-		changed = l.health.recordSuccess(a.cached)
-	case a.err == nil: // not called
+	switch class := classOf(o.err); {
+	case o.answered:
+		changed = l.health.recordSuccess(o.cached)
+	case o.err == nil: // not called
 	case countsAgainstPolicy(class):
-		changed = l.health.recordFailure(now, failedCall{namespace: namespace, probe: a.probe, class: class, err: a.err})
-	case a.probe:
+		changed = l.health.recordFailure(now, failedCall{namespace: namespace, probe: o.probe, class: class, err: o.err})
+	case o.probe:
 		l.health.cancelProbe(namespace)
 	}
 	if changed && c.options.HealthChanged != nil {
@@ -158,119 +175,109 @@ func (c *Chains) recordHealth(l *link, namespace string, a *attempt, now time.Ti
 }
 
 // decide matches the object, gets the policy's answer and applies it.
-func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, a *attempt) error {
+func (c *Chains) decide(ctx context.Context, l *link, in Input, object map[string]any) outcome {
 	if l.Match != nil {
 		attributes := in.Match
 		attributes.Object = in.Object
 		matches, err := l.Match.Matches(ctx, attributes)
 		if err != nil {
-			return &classError{class: Host, err: fmt.Errorf("matching the object: %w", err)}
+			return outcome{err: &classError{class: Host, err: fmt.Errorf("matching the object: %w", err)}}
 		}
 		if !matches {
-			return nil
+			return outcome{}
 		}
 	}
 	if l.Unavailable != nil {
-		return &classError{class: Unavailable, err: l.Unavailable}
+		return outcome{err: &classError{class: Unavailable, err: l.Unavailable}}
 	}
-	got, err := c.answer(ctx, l, in, result.Object, a)
-	if err != nil {
-		return err
+	got, o := c.answer(ctx, l, in, object)
+	if o.err != nil {
+		return o
 	}
-	a.matched = true
-	if a.cached {
-		a.observation.Outcome = Remembered
-	} else {
-		a.observation.Stats = got.stats
+	if o.denial = l.denial(got); o.denial == nil {
+		if o.change, o.err = c.apply(l, in, object, got.operations); o.err != nil {
+			return o
+		}
 	}
-	if denial := l.denial(got); denial != nil {
-		a.decision.Denied = true
-		a.observation.Outcome = Refused
-		result.Denial = denial
-	} else if err := c.applyAnswer(l, in, got.operations, result, a); err != nil {
-		return err
+	o.answered = true
+	for _, path := range o.kept {
+		o.warnings = append(o.warnings, fmt.Sprintf("policy %q tried to change the reserved key %s; the change was dropped", l.Name, path))
 	}
 	for _, warning := range got.warnings {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("policy %q: %s", l.Name, warning))
+		o.warnings = append(o.warnings, fmt.Sprintf("policy %q: %s", l.Name, warning))
 	}
-	return nil
+	return o
 }
 
-// answer returns the policy's answer about an object, from the cache or from a call.
-func (c *Chains) answer(ctx context.Context, l *link, in Input, object map[string]any, a *attempt) (*answer, error) {
+// answer returns the policy's answer about an object, from the cache or from a call, and how
+// it was got or why there is none.
+func (c *Chains) answer(ctx context.Context, l *link, in Input, object map[string]any) (*answer, outcome) {
 	prefix, ok := l.prefixes[in.Moment]
 	if !ok {
-		return nil, &classError{class: Host, err: fmt.Errorf("unknown moment %q", in.Moment)}
+		return nil, outcome{err: &classError{class: Host, err: fmt.Errorf("unknown moment %q", in.Moment)}}
 	}
 	buffer, ok := buffers.Get().(*[]byte)
 	if !ok {
-		return nil, errors.New("the pool of buffers has a value of another type")
+		return nil, outcome{err: errors.New("the pool of buffers has a value of another type")}
 	}
 	defer buffers.Put(buffer)
 	request, err := l.reads.appendFacts(append((*buffer)[:0], prefix...), object, in.Facts)
 	if err != nil {
-		return nil, &classError{class: Host, err: err}
+		return nil, outcome{err: &classError{class: Host, err: err}}
 	}
 	request = append(request, '}')
 	*buffer = request[:0]
 	if len(request) > l.maximum.RequestBytes {
-		return nil, &classError{class: TooLarge, err: fmt.Errorf("the facts that the policy reads have %d bytes as JSON, more than %d", len(request), l.maximum.RequestBytes)}
+		return nil, outcome{err: &classError{class: TooLarge, err: fmt.Errorf("the facts that the policy reads have %d bytes as JSON, more than %d", len(request), l.maximum.RequestBytes)}}
 	}
 	key := c.memo.key(l, request)
 	if cached := c.memo.get(key, l, request); cached != nil {
-		a.cached = true
-		return cached, nil
+		return cached, outcome{cached: true}
 	}
 	// A quarantine stops calls only: cached answers stay valid.
-	if a.probe, err = l.health.admit(c.now, in.Match.Namespace); err != nil {
-		return nil, &classError{class: Quarantined, err: err}
+	probe, err := l.health.admit(c.now, in.Match.Namespace)
+	if err != nil {
+		return nil, outcome{err: &classError{class: Quarantined, err: err}}
 	}
 	request = bytes.Clone(request) // the buffer is reused
 	got, err := l.call(ctx, request)
 	if err != nil {
-		return nil, err
+		return nil, outcome{err: err, probe: probe}
 	}
 	c.memo.put(key, l, request, got)
-	return got, nil
+	return got, outcome{probe: probe, stats: got.stats}
 }
 
-// applyAnswer applies a policy's operations to the object and checks the result. On error
-// the result is unchanged.
-func (c *Chains) applyAnswer(l *link, in Input, operations []operation.Operation, result *Result, a *attempt) error {
+// apply applies a policy's operations to an object and checks the result.
+func (c *Chains) apply(l *link, in Input, object map[string]any, operations []operation.Operation) (change, error) {
 	if err := checkWrites(in.Writes, operations); err != nil {
-		return err
+		return change{}, err
 	}
-	changed, effects, err := operation.Apply(result.Object, operations)
+	changed, effects, err := operation.Apply(object, operations)
 	if err != nil {
 		class := engine.BadOutput
 		if errors.Is(err, operation.ErrTooLarge) {
 			class = TooLarge
 		}
-		return &classError{class: class, err: fmt.Errorf("applying the answer: %w", err)}
+		return change{}, &classError{class: class, err: fmt.Errorf("applying the answer: %w", err)}
 	}
-	changed, kept, err := c.restoreReservedKeys(result.Object, changed, effects)
+	changed, kept, err := c.restoreReservedKeys(object, changed, effects)
 	if err != nil {
-		return &classError{class: engine.BadOutput, err: err}
+		return change{}, &classError{class: engine.BadOutput, err: err}
 	}
 	effects = withoutKeys(effects, kept)
-	if err := c.checkGuardedKeys(l, result.Object, changed, effects); err != nil {
-		return &classError{class: Undeclared, err: err}
+	if err := c.checkGuardedKeys(l, object, changed, effects); err != nil {
+		return change{}, &classError{class: Undeclared, err: err}
 	}
 	if len(effects) > 0 && in.Check != nil {
-		if err := in.Check(result.Object, changed); err != nil {
-			return &classError{class: engine.BadOutput, err: fmt.Errorf("checking the changed object: %w", err)}
+		if err := in.Check(object, changed); err != nil {
+			return change{}, &classError{class: engine.BadOutput, err: fmt.Errorf("checking the changed object: %w", err)}
 		}
 	}
 	for i, path := range kept {
 		kept[i] = engine.PlainWithin(path, maxKeptBytes)
-		result.Warnings = append(result.Warnings, fmt.Sprintf("policy %q tried to change the reserved key %s; the change was dropped", l.Name, kept[i]))
 	}
-	a.decision.Kept, a.decision.Effects = kept, effects
-	if len(effects) > 0 {
-		result.Object = changed
-		result.Changed, a.observation.Changed = true, true
-	}
-	return nil
+	return change{object: changed, effects: effects, kept: kept}, nil
 }
 
 // maxKeptBytes bounds the path of a reserved key. No valid key is longer.
@@ -301,6 +308,31 @@ func checkWrites(writes operation.Rules, operations []operation.Operation) error
 		}
 	}
 	return nil
+}
+
+// decision returns the decision about an outcome of the link's policy, without the outcome.
+func (l *link) decision(in Input) Decision {
+	return Decision{Point: in.Point, Moment: in.Moment, Binding: l.Name, Module: l.Policy.Name(), Digest: l.Policy.Digest()}
+}
+
+// observation describes an outcome of the link's policy that is not a failure.
+func (l *link) observation(in Input, o outcome) Observation {
+	seen := Observation{
+		Point: in.Point, Moment: in.Moment, Binding: l.Name, Module: l.Policy.Name(), Digest: l.Policy.Digest(),
+		Outcome: Answered, Changed: len(o.effects) > 0, Stats: o.stats, Duration: o.duration,
+	}
+	switch {
+	case o.denial != nil:
+		seen.Outcome = Refused
+	case o.cached:
+		seen.Outcome = Remembered
+	}
+	return seen
+}
+
+// fail makes the observation one of a failure.
+func (o *Observation) fail(failure *PolicyError) {
+	o.Err, o.Class, o.Outcome = failure, failure.Class, Failed
 }
 
 // policyError returns an error of the link's policy.

@@ -2,10 +2,10 @@ package chain
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
@@ -34,33 +34,29 @@ func (c *Chains) restoreReservedKeys(before, after map[string]any, effects []ope
 		for _, key := range keys {
 			paths = append(paths, "/metadata/"+field+"/"+operation.EscapeToken(key))
 		}
-		after = withMember(after, "metadata", withMember(asObject(after["metadata"]), field, restored))
+		after = document.With(after, "metadata", document.With(asObject(after["metadata"]), field, restored))
 	}
 	return after, paths, nil
 }
 
 // restoreKeys returns a map with the reserved keys of before, and the keys that differed.
 func (c *Chains) restoreKeys(before, after any) (map[string]any, []string, error) {
-	normalized, err := operation.Normalize(after)
+	restored, err := document.Object(after)
 	if err != nil {
 		return nil, nil, err
-	}
-	restored, isObject := normalized.(map[string]any)
-	if normalized != nil && !isObject {
-		return nil, nil, fmt.Errorf("found a %T, want an object", normalized)
 	}
 	old, changed := asObject(before), restored
 	var keys []string
 	for key, value := range old {
-		if c.options.ReservedKey(key) && !operation.Equal(changed[key], value) {
+		if c.options.ReservedKey(key) && !document.Equal(changed[key], value) {
 			keys = append(keys, key)
-			restored = withMember(restored, key, value)
+			restored = document.With(restored, key, value)
 		}
 	}
 	for key := range changed {
 		if _, had := old[key]; !had && c.options.ReservedKey(key) {
 			keys = append(keys, key)
-			restored = withMember(restored, key, nil)
+			restored = document.With(restored, key, nil)
 		}
 	}
 	slices.Sort(keys)
@@ -76,7 +72,7 @@ func (c *Chains) checkGuardedKeys(l *link, before, after map[string]any, effects
 	for _, field := range metadataFields {
 		old := asObject(metadataField(before, field))
 		for key, value := range asObject(metadataField(after, field)) {
-			if c.options.GuardedKey(key) && !operation.Equal(old[key], value) && !l.grants("/metadata/"+field, key) {
+			if c.options.GuardedKey(key) && !document.Equal(old[key], value) && !l.grants("/metadata/"+field, key) {
 				return fmt.Errorf("the policy sets metadata.%s[%q], on which runtimes, networks or clouds act: an operator can grant that by naming the key in spec.allow.writes[].keys", field, key)
 			}
 		}
@@ -114,25 +110,12 @@ func withoutKeys(effects []operation.Effect, restored []string) []operation.Effe
 
 // asObject returns a value as an object, nil if it is not one.
 func asObject(value any) map[string]any {
-	normalized, err := operation.Normalize(value)
+	object, err := document.Object(value)
 	if err != nil {
 		return nil
 	}
-	members, _ := normalized.(map[string]any)
-	return members
+	return object
 }
 
 // metadataField returns a member of a document's metadata.
 func metadataField(doc map[string]any, field string) any { return asObject(doc["metadata"])[field] }
-
-// withMember returns a copy of an object with one member set, or removed if value is nil.
-func withMember(members map[string]any, key string, value any) map[string]any {
-	next := make(map[string]any, len(members)+1)
-	maps.Copy(next, members)
-	if value == nil {
-		delete(next, key)
-	} else {
-		next[key] = value
-	}
-	return next
-}

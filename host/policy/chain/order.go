@@ -9,19 +9,16 @@ type Stage struct {
 }
 
 // OffloadOrder returns the evaluations for an offloaded pod, in order. Each one gets the
-// result of the previous one. The order is defined only here:
-//
-//   - MetadataFilter is first, because the anti-affinity preset selects by the labels of the
-//     remote pods.
-//   - The VirtualNode's patch comes before the preset, which adds to its affinity (T1).
-//   - The operator's own policies get the complete pod.
-//   - ResourceMutation is last for objects of all kinds.
+// result of the previous one. The contract has the order of its core points; ResourceMutation
+// is last for objects of all kinds.
 func OffloadOrder() []Stage {
-	return []Stage{
-		{Point: contract.MetadataFilter},
-		{Point: contract.OffloadingPatch},
-		{Point: contract.AntiAffinityPreset},
-		{Point: contract.PodMutation, Moment: contract.MomentOffload},
-		{Point: contract.ResourceMutation},
+	var stages []Stage
+	for _, point := range append(contract.CorePoints(), contract.ResourceMutation) {
+		stage := Stage{Point: point}
+		if point == contract.PodMutation {
+			stage.Moment = contract.MomentOffload
+		}
+		stages = append(stages, stage)
 	}
+	return stages
 }

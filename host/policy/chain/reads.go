@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
@@ -56,7 +57,7 @@ func parseReads(texts []string, limit bound) ([]operation.Path, error) {
 			return nil, err
 		}
 		if !limit.hasFact(path) {
-			return nil, fmt.Errorf("path %q: the extension point has no such fact, only %s", text, strings.Join(limit.facts, ", "))
+			return nil, fmt.Errorf("path %q: the extension point has no such fact, only %s", text, strings.Join(limit.Facts, ", "))
 		}
 		paths[i] = path
 	}
@@ -108,13 +109,91 @@ func (n *readNode) child(step operation.Step) *readNode {
 	return n.members[at].node
 }
 
-// forItem returns the nodes of the selectors that select a list item.
-func (n *readNode) forItem(item any) []*readNode {
-	var nodes []*readNode
-	for _, candidate := range n.items {
-		if candidate.step.Selects(item) {
-			nodes = append(nodes, candidate.node)
+// appendFacts appends what a link reads of the facts as canonical JSON.
+func (r *reads) appendFacts(b []byte, object, facts map[string]any) ([]byte, error) {
+	picked := make(map[string]any, len(r.root.members))
+	for _, m := range r.root.members {
+		var fact any = object
+		if m.key != objectFact {
+			fact = facts[m.key]
+		}
+		var err error
+		if picked[m.key], err = m.node.pick(fact); err != nil {
+			return nil, fmt.Errorf("reading /%s: %w", m.key, err)
 		}
 	}
-	return nodes
+	return document.Append(b, picked)
+}
+
+// pick returns the readable part of a value. It is nil if the value is null or does not have the shape that the
+// paths expect. Lists keep their length; an item without a readable part is {}.
+func (n *readNode) pick(value any) (any, error) {
+	if n.whole {
+		return value, nil
+	}
+	value, err := document.Open(value)
+	if err != nil {
+		return nil, err
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if len(n.members) == 0 {
+			return nil, nil
+		}
+		picked := make(map[string]any, len(n.members))
+		for _, m := range n.members {
+			if picked[m.key], err = m.node.pick(v[m.key]); err != nil {
+				return nil, err
+			}
+		}
+		return picked, nil
+	case []any:
+		if len(n.items) == 0 {
+			return nil, nil
+		}
+		picked := make([]any, len(v))
+		for i, item := range v {
+			if picked[i], err = n.pickItem(item); err != nil {
+				return nil, err
+			}
+		}
+		return picked, nil
+	default:
+		return nil, nil
+	}
+}
+
+// pickItem returns what the selectors that select a list item read of it.
+func (n *readNode) pickItem(item any) (any, error) {
+	item, err := document.Open(item)
+	if err != nil {
+		return nil, err
+	}
+	union := &readNode{}
+	for _, candidate := range n.items {
+		if candidate.step.Selects(item) {
+			union.merge(candidate.node)
+		}
+	}
+	picked, err := union.pick(item)
+	if picked == nil {
+		picked = map[string]any{}
+	}
+	return picked, err
+}
+
+// merge makes a node read what another one reads, too.
+func (n *readNode) merge(other *readNode) {
+	switch {
+	case n.whole:
+	case other.whole:
+		*n = readNode{whole: true}
+	default:
+		for _, m := range other.members {
+			n.child(operation.Step{Kind: operation.StepKey, Key: m.key}).merge(m.node)
+		}
+		for _, i := range other.items {
+			n.child(i.step).merge(i.node)
+		}
+	}
 }

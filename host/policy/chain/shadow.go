@@ -3,10 +3,8 @@ package chain
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
-	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -28,47 +26,49 @@ type Difference struct {
 // before, and enforced the object after the enforced policy with the same name; both are
 // the same without one.
 func (c *Chains) observeShadow(ctx context.Context, l *link, in Input, before, enforced map[string]any) {
-	result := &Result{Object: before}
-	a := c.attempt(ctx, l, in, result)
-	if ctx.Err() != nil || (a.err == nil && !a.matched) {
+	o := c.attempt(ctx, l, in, before)
+	if ctx.Err() != nil || o.err == nil && !o.answered {
 		return
 	}
-	a.observation.Shadow = true
-	defer func() { c.observe(a.observation) }()
-	fail := func(err error) {
-		failure := l.policyError(in, err)
-		a.observation.Err, a.observation.Class, a.observation.Outcome = failure, failure.Class, Failed
+	seen := l.observation(in, o)
+	seen.Shadow = true
+	if o.err == nil {
+		seen.Difference, o.err = l.difference(in, o, before, enforced)
 	}
-	if a.err != nil {
-		fail(a.err)
-		return
+	if o.err != nil {
+		seen.fail(l.policyError(in, o.err))
 	}
-	difference := &Difference{Effects: a.decision.Effects}
-	if result.Denial != nil {
-		difference.Denied = result.Denial.Reason
-	} else if l.isPaired {
-		effects, err := compareDocuments(enforced, result.Object)
-		if err != nil {
-			fail(err)
-			return
+	c.observe(seen)
+}
+
+// difference returns what the outcome of a Shadow policy would have changed, nil for nothing.
+func (l *link) difference(in Input, o outcome, before, enforced map[string]any) (*Difference, error) {
+	d := &Difference{Effects: o.effects}
+	switch {
+	case o.denial != nil:
+		d.Denied = o.denial.Reason
+	case l.isPaired:
+		after := before
+		if len(o.effects) > 0 {
+			after = o.object
 		}
-		difference.Effects = effects
+		var err error
+		if d.Effects, err = compareObjects(nil, "", enforced, after); err != nil {
+			return nil, fmt.Errorf("comparing objects: %w", err)
+		}
 	}
-	if len(difference.Effects) > 0 || difference.Denied != "" {
-		difference.setObject(in)
-		a.observation.Difference = difference
+	if len(d.Effects) == 0 && d.Denied == "" {
+		return nil, nil
 	}
+	d.setObject(in)
+	return d, nil
 }
 
 // setObject sets the kind, namespace and name of the object.
 func (d *Difference) setObject(in Input) {
 	text := func(value any) string {
-		value, err := operation.Normalize(value)
-		if err != nil {
-			return ""
-		}
-		s, _ := value.(string)
-		return s
+		text, _ := document.Text(value)
+		return text
 	}
 	metadata := asObject(in.Object["metadata"])
 	d.Kind, d.Namespace, d.Name = text(in.Object["kind"]), in.Match.Namespace, text(metadata["name"])
@@ -80,46 +80,32 @@ func (d *Difference) setObject(in Input) {
 	}
 }
 
-// compareDocuments returns the fields to set and to remove to turn one document into
-// another. Lists are compared as a whole.
-func compareDocuments(from, to map[string]any) ([]operation.Effect, error) {
-	var documents [2]map[string]any
-	for i, document := range []map[string]any{from, to} {
-		encoded, err := appendJSON(nil, document)
+// compareObjects appends the fields to set and to remove to turn one object into another.
+// Lists are compared as a whole.
+func compareObjects(effects []operation.Effect, path string, from, to map[string]any) ([]operation.Effect, error) {
+	for _, name := range document.Changed(from, to) {
+		at := path + "/" + operation.EscapeToken(name)
+		before, err := document.Open(from[name])
 		if err != nil {
-			return nil, fmt.Errorf("comparing objects: %w", err)
+			return nil, err
 		}
-		decoded, err := jsonvalue.Decode(encoded)
+		after, err := document.Open(to[name])
 		if err != nil {
-			return nil, fmt.Errorf("comparing objects: %w", err)
+			return nil, err
 		}
-		documents[i] = asObject(decoded)
-	}
-	return compareObjects(nil, "", documents[0], documents[1]), nil
-}
-
-func compareObjects(effects []operation.Effect, path string, from, to map[string]any) []operation.Effect {
-	keys := slices.Sorted(maps.Keys(from))
-	for key := range to {
-		if _, both := from[key]; !both {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		at := path + "/" + operation.EscapeToken(key)
-		before, isObject := from[key].(map[string]any)
-		after, areObjects := to[key].(map[string]any)
-		switch value, stays := to[key]; {
-		case !stays || value == nil:
-			if from[key] != nil {
-				effects = append(effects, operation.Effect{Verb: contract.VerbRemove, Path: at})
-			}
+		old, isObject := before.(map[string]any)
+		now, areObjects := after.(map[string]any)
+		switch {
 		case isObject && areObjects:
-			effects = compareObjects(effects, at, before, after)
-		case !operation.Equal(from[key], value):
+			if effects, err = compareObjects(effects, at, old, now); err != nil {
+				return nil, err
+			}
+		case document.Equal(before, after):
+		case after == nil:
+			effects = append(effects, operation.Effect{Verb: contract.VerbRemove, Path: at})
+		default:
 			effects = append(effects, operation.Effect{Verb: contract.VerbSet, Path: at})
 		}
 	}
-	return effects
+	return effects, nil
 }

@@ -306,8 +306,6 @@ func sampleFacts(point contract.Point, moment contract.Moment) json.RawMessage {
 	case point == contract.PodMutation && moment == contract.MomentAdmission:
 		return json.RawMessage(`{"object":` + samplePod + `,"offloading":{"podOffloadingStrategy":"LocalAndRemote","clusterSelector":{"nodeSelectorTerms":[]}},` +
 			`"namespace":{"name":"warm-up"},"request":{"user":"warm-up"},"runtimeClassName":"liqo"}`)
-	case point == contract.AntiAffinityPreset:
-		return json.RawMessage(`{"object":` + samplePod + `,"local":` + samplePod + `}`)
 	case point == contract.MetadataFilter:
 		return json.RawMessage(`{"object":` + sampleMap + `,"notReflected":{},"virtualNode":` + sampleNode + `}`)
 	case point == contract.ResourceMutation:
@@ -318,7 +316,9 @@ func sampleFacts(point contract.Point, moment contract.Moment) json.RawMessage {
 	case point == contract.ShadowPodAdmission:
 		return json.RawMessage(`{"object":` + samplePod + `,"tenant":{"clusterID":"warm-up"},"namespace":{"name":"warm-up"},"request":{"user":"warm-up"},` +
 			`"quota":{"resources":{"cpu":"1"}}}`)
-	default:
+	case slices.Contains(point.Rules().Facts, "virtualNode"):
 		return json.RawMessage(`{"object":` + samplePod + `,"local":` + samplePod + `,"virtualNode":` + sampleNode + `}`)
+	default:
+		return json.RawMessage(`{"object":` + samplePod + `,"local":` + samplePod + `}`)
 	}
 }

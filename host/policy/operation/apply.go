@@ -1,10 +1,12 @@
 package operation
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -28,7 +30,7 @@ func Apply(doc map[string]any, operations []Operation) (map[string]any, []Effect
 		e := editor{operation: o}
 		edited, changed, err := e.edit(doc, o.Path.steps)
 		if err != nil {
-			return nil, nil, fmt.Errorf("operation %d (%s %s): %w", i, o.Verb, o.Path, err)
+			return nil, nil, fmt.Errorf("operation %d (%s %s): %w%s", i, o.Verb, o.Path, err, hint(err))
 		}
 		if !changed {
 			continue
@@ -42,6 +44,15 @@ func Apply(doc map[string]any, operations []Operation) (map[string]any, []Effect
 		effects = append(effects, Effect{Verb: o.Verb, Path: o.Path.text, Keys: slices.Compact(e.keys)})
 	}
 	return doc, effects, nil
+}
+
+// hint says how a path goes into a list, if that can be what was wrong.
+func hint(err error) string {
+	mistyped, ok := errors.AsType[*document.TypeError](err)
+	if !ok || mistyped.Found != document.ListType {
+		return ""
+	}
+	return ": select items by [name=x] or [*]"
 }
 
 // isNoOp reports whether the operation changes no document, whatever its shape.
@@ -71,7 +82,7 @@ func (e *editor) edit(node any, steps []Step) (any, bool, error) {
 	if steps[0].Kind != StepKey {
 		return e.editItems(node, steps[0], steps[1:])
 	}
-	members, err := asObject(node)
+	members, err := document.Object(node)
 	if err != nil {
 		return nil, false, err
 	}
@@ -81,16 +92,15 @@ func (e *editor) edit(node any, steps []Step) (any, bool, error) {
 	if err != nil || !changed {
 		return node, false, err
 	}
-	next := withMember(members, key, edited)
 	if edited == (removed{}) {
-		delete(next, key)
+		edited = nil
 	}
-	return next, true, nil
+	return document.With(members, key, edited), true, nil
 }
 
 // editItems edits the items that a selector step selects.
 func (e *editor) editItems(node any, selector Step, steps []Step) (any, bool, error) {
-	items, err := asList(node)
+	items, err := document.List(node)
 	if err != nil {
 		return nil, false, err
 	}
@@ -128,19 +138,19 @@ func (s Step) Selects(item any) bool {
 	if s.Kind == StepAll {
 		return true
 	}
-	normalized, err := Normalize(item)
+	members, err := document.Object(item)
 	if err != nil {
 		return false
 	}
-	members, ok := normalized.(map[string]any)
-	return ok && members[s.Key] == s.Value
+	text, err := document.Text(members[s.Key])
+	return err == nil && members[s.Key] != nil && text == s.Value
 }
 
 // applyVerb applies the operation's verb to the node at the end of its path.
 func (e *editor) applyVerb(node any) (any, bool, error) {
 	switch e.operation.Verb {
 	case contract.VerbSet:
-		if Equal(node, e.operation.value) {
+		if document.Equal(node, e.operation.value) {
 			return node, false, nil
 		}
 		return e.operation.value, true, nil
@@ -164,7 +174,7 @@ func (e *editor) remove(node any) (any, bool, error) {
 	if len(e.operation.Keys) == 0 {
 		return removed{}, true, nil
 	}
-	members, err := asObject(node)
+	members, err := document.Object(node)
 	if err != nil {
 		return nil, false, err
 	}
@@ -183,7 +193,7 @@ func (e *editor) remove(node any) (any, bool, error) {
 }
 
 func (e *editor) merge(node any) (any, bool, error) {
-	members, err := asObject(node)
+	members, err := document.Object(node)
 	if err != nil {
 		return nil, false, err
 	}
@@ -193,7 +203,7 @@ func (e *editor) merge(node any) (any, bool, error) {
 	}
 	var next map[string]any
 	for key, value := range values {
-		if Equal(members[key], value) {
+		if document.Equal(members[key], value) {
 			continue
 		}
 		if next == nil {
@@ -207,7 +217,7 @@ func (e *editor) merge(node any) (any, bool, error) {
 }
 
 func (e *editor) ensure(node any) (any, bool, error) {
-	items, err := asList(node)
+	items, err := document.List(node)
 	if err != nil {
 		return nil, false, err
 	}
@@ -216,79 +226,11 @@ func (e *editor) ensure(node any) (any, bool, error) {
 		return nil, false, fmt.Errorf("the value is a %T", e.operation.value)
 	}
 	next := slices.Clip(items) // appending must not write into the caller's list
-	known := newSet(items, hashValue, Equal)
+	known := newSet(items, hashValue, document.Equal)
 	for _, value := range values {
 		if known.add(value) {
 			next = append(next, value)
 		}
 	}
 	return next, len(next) > len(items), nil
-}
-
-// The types of JSON that operations and paths need, for messages.
-const (
-	objectType = "an object"
-	listType   = "a list"
-)
-
-// TypeError reports a value that has another type than an operation or its path needs. Found and
-// Want describe the types.
-type TypeError struct{ Found, Want string }
-
-// Error implements error.
-func (e *TypeError) Error() string {
-	if e.Found == listType {
-		return fmt.Sprintf("found %s (select items by [name=x] or [*]), want %s", e.Found, e.Want)
-	}
-	return fmt.Sprintf("found %s, want %s", e.Found, e.Want)
-}
-
-// asObject returns a node as an object, nil for an absent one.
-func asObject(node any) (map[string]any, error) {
-	normalized, err := Normalize(node)
-	if err != nil || normalized == nil {
-		return nil, err
-	}
-	members, ok := normalized.(map[string]any)
-	if !ok {
-		return nil, &TypeError{Found: jsonType(normalized), Want: objectType}
-	}
-	return members, nil
-}
-
-// asList returns a node as a list, nil for an absent one.
-func asList(node any) ([]any, error) {
-	normalized, err := Normalize(node)
-	if err != nil || normalized == nil {
-		return nil, err
-	}
-	items, ok := normalized.([]any)
-	if !ok {
-		return nil, &TypeError{Found: jsonType(normalized), Want: listType}
-	}
-	return items, nil
-}
-
-// jsonType describes the JSON type of a value.
-func jsonType(value any) string {
-	switch value.(type) {
-	case map[string]any:
-		return objectType
-	case []any:
-		return listType
-	case string:
-		return "a string"
-	case bool:
-		return "a boolean"
-	default:
-		return "a number"
-	}
-}
-
-// withMember returns a copy of an object with one member set.
-func withMember(members map[string]any, key string, value any) map[string]any {
-	next := make(map[string]any, len(members)+1)
-	maps.Copy(next, members)
-	next[key] = value
-	return next
 }

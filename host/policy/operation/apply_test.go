@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -184,7 +185,7 @@ func TestApplyRejectsDocumentsOfAnotherShape(t *testing.T) {
 	for name, tc := range map[string]struct {
 		doc string
 		op  contract.Operation
-		// found and want are the types of a [operation.TypeError]; without them, the object is
+		// found and want are the types of a [document.TypeError]; without them, the object is
 		// too large.
 		found, want string
 	}{
@@ -202,10 +203,11 @@ func TestApplyRejectsDocumentsOfAnotherShape(t *testing.T) {
 				require.ErrorIs(t, err, operation.ErrTooLarge)
 				return
 			}
-			var mistyped *operation.TypeError
+			var mistyped *document.TypeError
 			require.ErrorAs(t, err, &mistyped)
-			assert.Equal(t, &operation.TypeError{Found: tc.found, Want: tc.want}, mistyped)
+			assert.Equal(t, &document.TypeError{Found: tc.found, Want: tc.want}, mistyped)
 		})
 	}
-	require.EqualError(t, &operation.TypeError{Found: "a list", Want: "an object"}, "found a list (select items by [name=x] or [*]), want an object")
+	_, _, err := operation.Apply(decode(t, `{"l":[1]}`), compile(t, raw("set", "/l/x", `1`)))
+	require.EqualError(t, err, "operation 0 (set /l/x): found a list, want an object: select items by [name=x] or [*]")
 }

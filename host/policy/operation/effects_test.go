@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -31,7 +32,7 @@ func TestEffectsAreExact(t *testing.T) {
 		for i := range operations {
 			next, own, err := operation.Apply(current, operations[i:i+1])
 			require.NoError(t, err)
-			require.Equal(t, operation.Equal(current, next), len(own) == 0, "seed %d: an operation that changed nothing has no effect: %v", seed, operations[i])
+			require.Equal(t, document.Equal(current, next), len(own) == 0, "seed %d: an operation that changed nothing has no effect: %v", seed, operations[i])
 			require.Equal(t, blank(t, current, own), blank(t, next, own), "seed %d: beside %v", seed, own)
 			for _, effect := range own {
 				for _, key := range effect.Keys {

@@ -113,7 +113,7 @@ func (o *Operation) compileValue(source contract.Operation) error {
 		return fmt.Errorf("value is nested %d deep, more than %d", d, contract.MaxValueDepth)
 	}
 	var err error
-	if o.value, err = decode(source.Value); err != nil {
+	if o.value, err = jsonvalue.Decode(source.Value); err != nil {
 		return err
 	}
 	switch source.Op {

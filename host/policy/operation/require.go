@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/longshore-dev/longshore/host/policy/document"
 )
 
 // Members of a NodeAffinity and of its parts.
@@ -61,15 +63,15 @@ func parseTerms(value any) ([]term, error) {
 }
 
 func parseTerm(item any) (term, error) {
-	members, err := asObject(item)
+	members, err := document.Object(item)
 	if err != nil {
 		return term{}, err
 	}
-	expressions, err := asList(members[expressionsField])
+	expressions, err := document.List(members[expressionsField])
 	if err != nil {
 		return term{}, fmt.Errorf("%s: %w", expressionsField, err)
 	}
-	fields, err := asList(members[fieldsField])
+	fields, err := document.List(members[fieldsField])
 	if err != nil {
 		return term{}, fmt.Errorf("%s: %w", fieldsField, err)
 	}
@@ -111,7 +113,7 @@ func (t term) and(other term) term {
 	}
 	// Members that this version does not know are kept.
 	members := map[string]any{}
-	if known, err := asObject(t.source); err == nil {
+	if known, err := document.Object(t.source); err == nil {
 		members = maps.Clone(known)
 	}
 	if len(joined.expressions) > 0 {
@@ -128,15 +130,15 @@ func (t term) and(other term) term {
 // product of both lists, existing terms outermost. An existing term that implies an added
 // one stays as it is, because P and (P or Q) is P.
 func require(node any, added []term) (any, bool, error) {
-	affinity, err := asObject(node)
+	affinity, err := document.Object(node)
 	if err != nil {
 		return nil, false, err
 	}
-	required, err := asObject(affinity[requiredField])
+	required, err := document.Object(affinity[requiredField])
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", requiredField, err)
 	}
-	items, err := asList(required[termsField])
+	items, err := document.List(required[termsField])
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", termsField, err)
 	}
@@ -157,7 +159,7 @@ func require(node any, added []term) (any, bool, error) {
 			list[i] = map[string]any{}
 		}
 	}
-	return withMember(affinity, requiredField, withMember(required, termsField, list)), true, nil
+	return document.With(affinity, requiredField, document.With(required, termsField, list)), true, nil
 }
 
 func multiplyTerms(existing, added []term) (result []term, changed bool, err error) {
@@ -204,11 +206,11 @@ func requirementSet(items []any) *set { return newSet(items, hashRequirement, eq
 
 // hashRequirement returns the same hash for requirements that equalRequirements finds equal.
 func hashRequirement(item any) uint64 {
-	members, err := asObject(item)
+	members, err := document.Object(item)
 	if err != nil {
 		return 0
 	}
-	values, err := asList(members["values"])
+	values, err := document.List(members["values"])
 	if err != nil {
 		return 0
 	}
@@ -226,15 +228,15 @@ func hashRequirement(item any) uint64 {
 
 // equalRequirements compares key, operator and values. The order of values has no meaning.
 func equalRequirements(a, b any) bool {
-	x, errX := asObject(a)
-	y, errY := asObject(b)
-	if errX != nil || errY != nil || !Equal(x["key"], y["key"]) || !Equal(x["operator"], y["operator"]) {
+	x, errX := document.Object(a)
+	y, errY := document.Object(b)
+	if errX != nil || errY != nil || !document.Equal(x["key"], y["key"]) || !document.Equal(x["operator"], y["operator"]) {
 		return false
 	}
-	left, errX := asList(x["values"])
-	right, errY := asList(y["values"])
+	left, errX := document.List(x["values"])
+	right, errY := document.List(y["values"])
 	if errX != nil || errY != nil {
 		return false
 	}
-	return newSet(right, hashValue, Equal).containsAll(left) && newSet(left, hashValue, Equal).containsAll(right)
+	return newSet(right, hashValue, document.Equal).containsAll(left) && newSet(left, hashValue, document.Equal).containsAll(right)
 }

@@ -3,6 +3,8 @@ package operation
 import (
 	"hash/maphash"
 	"math"
+
+	"github.com/longshore-dev/longshore/host/policy/document"
 )
 
 // set holds values that are compared by a relation of the caller. Equal values must have
@@ -54,9 +56,9 @@ func (s *set) add(value any) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashValue hashes a value of a document. [Equal] values have the same hash.
+// hashValue hashes a value of a document. Equal values have the same hash.
 func hashValue(value any) uint64 {
-	value, err := Normalize(value)
+	value, err := document.Open(value)
 	if err != nil {
 		return 0
 	}
@@ -78,8 +80,8 @@ func hashValue(value any) uint64 {
 	case map[string]any:
 		sum := uint64(0)
 		for key, member := range v {
-			if member != nil { // a member with a null value is like an absent one
-				sum += mix(maphash.String(hashSeed, key), hashValue(member))
+			if hash := hashValue(member); hash != 0 { // a member with a null value is like an absent one
+				sum += mix(maphash.String(hashSeed, key), hash)
 			}
 		}
 		return sum

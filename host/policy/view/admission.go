@@ -11,7 +11,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -114,8 +114,8 @@ func (r *AdmissionResult) Check(isHarmless func(field string) bool, check func(b
 	if err != nil {
 		return fmt.Errorf("comparing the pod before and after the policies: %w", err)
 	}
-	changesMetadata := slices.Contains(changedMembers(r.before, r.after), fieldMetadata)
-	if !changesMetadata && !slices.ContainsFunc(changedMembers(old, now), func(field string) bool { return !isHarmless(field) }) {
+	changesMetadata := slices.Contains(document.Changed(r.before, r.after), fieldMetadata)
+	if !changesMetadata && !slices.ContainsFunc(document.Changed(old, now), func(field string) bool { return !isHarmless(field) }) {
 		return nil
 	}
 	before, err := decodePod(r.before)
@@ -146,7 +146,7 @@ func decodePod(object map[string]any) (*corev1.Pod, error) {
 func admissionObject(in AdmissionInput) (map[string]any, chain.Attributes, error) {
 	var attributes chain.Attributes
 	if in.Pod != nil {
-		metadata, err := operation.Members(&in.Pod.ObjectMeta)
+		metadata, err := document.Object(&in.Pod.ObjectMeta)
 		if err != nil {
 			return nil, attributes, fmt.Errorf("listing the fields of the pod's metadata: %w", err)
 		}
@@ -158,16 +158,15 @@ func admissionObject(in AdmissionInput) (map[string]any, chain.Attributes, error
 	if err != nil {
 		return nil, attributes, fmt.Errorf("decoding the pod: %w", err)
 	}
-	metadata, err := member(object, fieldMetadata)
+	metadata, err := document.Member(object, fieldMetadata)
 	if err != nil {
 		return nil, attributes, err
 	}
-	for field, target := range map[string]any{fieldLabels: &attributes.Labels, "namespace": &attributes.Namespace} {
-		if raw, ok := metadata[field].(json.RawMessage); ok {
-			if err := json.Unmarshal(raw, target); err != nil {
-				return nil, attributes, fmt.Errorf("decoding the pod's metadata.%s: %w", field, err)
-			}
-		}
+	if attributes.Labels, err = stringMap(metadata, fieldLabels); err != nil {
+		return nil, attributes, err
+	}
+	if attributes.Namespace, err = document.Text(metadata["namespace"]); err != nil {
+		return nil, attributes, fmt.Errorf("reading metadata.namespace: %w", err)
 	}
 	return object, attributes, nil
 }
@@ -175,7 +174,7 @@ func admissionObject(in AdmissionInput) (map[string]any, chain.Attributes, error
 // checkPod checks that the changed fields of a pod can be decoded. The API server decides on
 // fields that the host could not decode before the change either.
 func checkPod(before, after map[string]any) error {
-	if len(changedMembers(before, after)) == 0 {
+	if len(document.Changed(before, after)) == 0 {
 		return nil
 	}
 	if err := checkMetadata(before, after); err != nil {
@@ -200,8 +199,8 @@ func onlyChanged(before, after map[string]any) map[string]any {
 			continue
 		}
 		members := map[string]any{}
-		for _, field := range changedMembers(old, now) {
-			if value, err := operation.Normalize(old[field]); err == nil && value != nil {
+		for _, field := range document.Changed(old, now) {
+			if value, err := document.Open(old[field]); err == nil && value != nil {
 				members[field] = value
 			}
 		}
@@ -212,7 +211,7 @@ func onlyChanged(before, after map[string]any) map[string]any {
 
 // podWithChanges returns the pod with the differences between two documents of it.
 func podWithChanges(pod *corev1.Pod, before, after map[string]any) (*corev1.Pod, error) {
-	if len(changedMembers(before, after)) == 0 {
+	if len(document.Changed(before, after)) == 0 {
 		return pod, nil
 	}
 	next := *pod
@@ -233,12 +232,12 @@ func podWithChanges(pod *corev1.Pod, before, after map[string]any) (*corev1.Pod,
 	return &next, nil
 }
 
-// bothMembers returns a member of two objects; see [member].
+// bothMembers returns a member of two objects; see [document.Member].
 func bothMembers(before, after map[string]any, name string) (old, now map[string]any, err error) {
-	if old, err = member(before, name); err != nil {
+	if old, err = document.Member(before, name); err != nil {
 		return nil, nil, err
 	}
-	if now, err = member(after, name); err != nil {
+	if now, err = document.Member(after, name); err != nil {
 		return nil, nil, err
 	}
 	return old, now, nil

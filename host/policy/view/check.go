@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -61,7 +62,7 @@ func checkMetadata(before, after map[string]any) error {
 		return err
 	}
 	for _, field := range []string{fieldLabels, fieldAnnotations} {
-		if old[field] != nil && now[field] != nil && isIdentical(old[field], now[field]) {
+		if old[field] != nil && now[field] != nil && document.IsSame(old[field], now[field]) {
 			continue
 		}
 		entries, err := stringMap(now, field)

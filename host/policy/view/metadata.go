@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -59,7 +60,7 @@ func (o *outcome) filter(ctx context.Context, ev Evaluator, object, facts map[st
 	if err != nil {
 		return nil, nil, err
 	}
-	metadata, err := member(after, fieldMetadata)
+	metadata, err := document.Member(after, fieldMetadata)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,11 +2,13 @@ package view
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -55,7 +57,17 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 	if err != nil {
 		return nil, err
 	}
-	facts := map[string]any{"local": in.Local, "virtualNode": &in.VirtualNode}
+	// Several policies look into the local pod: open it once.
+	local, err := document.Object(in.Local)
+	if err != nil {
+		return nil, fmt.Errorf("reading the local pod: %w", err)
+	}
+	for _, field := range []string{fieldMetadata, fieldSpec} {
+		if local[field], err = document.Member(local, field); err != nil {
+			return nil, fmt.Errorf("reading the local pod: %w", err)
+		}
+	}
+	facts := map[string]any{"local": local, "virtualNode": &in.VirtualNode}
 	notReflected := contract.NotReflected{}
 	if in.Patch != nil {
 		facts["patch"] = &patchFacts{
@@ -122,16 +134,16 @@ func (o *outcome) filterDraft(ctx context.Context, ev Evaluator, in OffloadInput
 	if !o.changed {
 		return draft, nil
 	}
-	return withMember(draft, fieldMetadata, metadataObject(in.Draft.Name, in.Draft.Namespace, labels, annotations)), nil
+	return document.With(draft, fieldMetadata, metadataObject(in.Draft.Name, in.Draft.Namespace, labels, annotations)), nil
 }
 
 // shadowPodWithChanges returns the draft with the differences between two documents of it.
 func shadowPodWithChanges(draft *offloadingv1beta1.ShadowPod, before, after map[string]any) (*offloadingv1beta1.ShadowPod, error) {
-	if len(changedMembers(before, after)) == 0 {
+	if len(document.Changed(before, after)) == 0 {
 		return draft, nil
 	}
 	next := *draft
-	metadata, err := member(after, fieldMetadata)
+	metadata, err := document.Member(after, fieldMetadata)
 	if err != nil {
 		return nil, err
 	}

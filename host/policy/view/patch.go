@@ -3,9 +3,8 @@ package view
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
@@ -23,7 +22,7 @@ type patchOperation struct {
 func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, error) {
 	after := r.after
 	if len(annotations) > 0 {
-		metadata, err := member(after, fieldMetadata)
+		metadata, err := document.Member(after, fieldMetadata)
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +37,7 @@ func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, erro
 		for key, value := range annotations {
 			all[key] = value
 		}
-		after = withMember(after, fieldMetadata, withMember(metadata, fieldAnnotations, all))
+		after = document.With(after, fieldMetadata, document.With(metadata, fieldAnnotations, all))
 	}
 	var patch []patchOperation
 	for _, name := range []string{fieldMetadata, fieldSpec} {
@@ -46,7 +45,7 @@ func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, erro
 		if err != nil {
 			return nil, err
 		}
-		for _, field := range changedMembers(old, now) {
+		for _, field := range document.Changed(old, now) {
 			if patch, err = diff(patch, r.path(name)+"/"+field, old[field], now[field]); err != nil {
 				return nil, err
 			}
@@ -72,11 +71,11 @@ func (r *AdmissionResult) path(name string) string {
 
 // diff appends the operations that turn before into after, in a fixed order.
 func diff(patch []patchOperation, path string, before, after any) ([]patchOperation, error) {
-	before, err := operation.Normalize(before)
+	before, err := document.Open(before)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	if after, err = operation.Normalize(after); err != nil {
+	if after, err = document.Open(after); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	switch {
@@ -86,7 +85,7 @@ func diff(patch []patchOperation, path string, before, after any) ([]patchOperat
 		return append(patch, patchOperation{Op: "add", Path: path, Value: after}), nil
 	case after == nil:
 		return append(patch, patchOperation{Op: "remove", Path: path}), nil
-	case operation.Equal(before, after):
+	case document.Equal(before, after):
 		return patch, nil
 	}
 	switch old := before.(type) {
@@ -103,10 +102,8 @@ func diff(patch []patchOperation, path string, before, after any) ([]patchOperat
 }
 
 func diffMembers(patch []patchOperation, path string, before, after map[string]any) ([]patchOperation, error) {
-	keys := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
-	slices.Sort(keys)
 	var err error
-	for _, key := range slices.Compact(keys) {
+	for _, key := range document.Changed(before, after) {
 		if patch, err = diff(patch, path+"/"+operation.EscapeToken(key), before[key], after[key]); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -34,7 +35,7 @@ func DecisionsRoom(annotations map[string]string) int {
 
 // DecisionsRoom is the function [DecisionsRoom] for the admitted pod.
 func (r *AdmissionResult) DecisionsRoom() (int, error) {
-	metadata, err := member(r.after, fieldMetadata)
+	metadata, err := document.Member(r.after, fieldMetadata)
 	if err != nil {
 		return 0, err
 	}

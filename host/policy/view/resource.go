@@ -11,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -88,7 +89,7 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 			return nil, fmt.Errorf("decoding the %s that %s changed: %w", local.Kind, result.By, err)
 		}
 	}
-	metadata, err := member(after, fieldMetadata)
+	metadata, err := document.Member(after, fieldMetadata)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 		return result, nil
 	}
 	result.Changed = true
-	result.Object = withMember(after, fieldMetadata, withMember(metadata, fieldAnnotations, toDocument(withDecisions(annotations, text))))
+	result.Object = document.With(after, fieldMetadata, document.With(metadata, fieldAnnotations, toDocument(withDecisions(annotations, text))))
 	return result, nil
 }
 
@@ -181,11 +182,11 @@ func allMembers(object map[string]any) []string {
 // withoutDecisions returns an object without its decisions annotation, and the annotation.
 // Policies do not get it, because it would make requests differ that are otherwise equal.
 func withoutDecisions(object map[string]any) (map[string]any, string, error) {
-	metadata, err := member(object, fieldMetadata)
+	metadata, err := document.Member(object, fieldMetadata)
 	if err != nil {
 		return nil, "", err
 	}
-	annotations, err := member(metadata, fieldAnnotations)
+	annotations, err := document.Member(metadata, fieldAnnotations)
 	if err != nil {
 		return nil, "", err
 	}
@@ -195,7 +196,7 @@ func withoutDecisions(object map[string]any) (map[string]any, string, error) {
 	}
 	annotations = maps.Clone(annotations)
 	delete(annotations, policyv1alpha1.DecisionsAnnotation)
-	return withMember(object, fieldMetadata, withMember(metadata, fieldAnnotations, annotations)), decisions, nil
+	return document.With(object, fieldMetadata, document.With(metadata, fieldAnnotations, annotations)), decisions, nil
 }
 
 // toDocument returns a map of strings as a value of a document.

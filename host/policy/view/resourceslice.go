@@ -10,6 +10,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -94,7 +95,7 @@ func checkGrant(_, after map[string]any) error {
 
 // granted returns the resources in the status of a document of a ResourceSlice.
 func granted(object map[string]any) (corev1.ResourceList, error) {
-	status, err := member(object, fieldStatus)
+	status, err := document.Member(object, fieldStatus)
 	if err != nil {
 		return nil, err
 	}

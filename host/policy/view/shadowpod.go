@@ -10,6 +10,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/document"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -82,20 +83,22 @@ func shadowPodObject(raw []byte, namespace string) (object map[string]any, label
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding the ShadowPod: %w", err)
 	}
-	metadata, err := member(shadow, fieldMetadata)
+	metadata, err := document.Member(shadow, fieldMetadata)
 	if err != nil {
 		return nil, nil, err
 	}
-	var name string
-	var annotations map[string]string
-	for field, target := range map[string]any{"name": &name, fieldLabels: &labels, fieldAnnotations: &annotations} {
-		if value, ok := metadata[field].(json.RawMessage); ok {
-			if err := json.Unmarshal(value, target); err != nil {
-				return nil, nil, fmt.Errorf("decoding metadata.%s of the ShadowPod: %w", field, err)
-			}
-		}
+	name, err := document.Text(metadata["name"])
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading metadata.name of the ShadowPod: %w", err)
 	}
-	spec, err := member(shadow, fieldSpec)
+	if labels, err = stringMap(metadata, fieldLabels); err != nil {
+		return nil, nil, fmt.Errorf("reading the ShadowPod: %w", err)
+	}
+	annotations, err := stringMap(metadata, fieldAnnotations)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the ShadowPod: %w", err)
+	}
+	spec, err := document.Member(shadow, fieldSpec)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -183,7 +183,7 @@ func TestOffloadPodDecodesChangesStrictly(t *testing.T) {
 		"an unknown nested field":      {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers[name=web]/imagePolicy", contract.String("x"))), wantErr: `unknown field "containers[0].imagePolicy"`},
 		"a value of another type":      {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers", contract.String("x"))), wantErr: "decoding the changed spec"},
 		"a label that is not a string": {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Merge("/metadata/labels", contract.Raw(`{"a":1}`))), wantErr: `metadata.labels["a"] has type int64, want a string`},
-		"labels that are a list":       {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Set("/metadata/labels", contract.Raw(`[1]`))), wantErr: "metadata.labels: found a []interface {}"},
+		"labels that are a list":       {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Set("/metadata/labels", contract.Raw(`[1]`))), wantErr: "metadata.labels: found a list, want an object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := chains(t, tc.policy)

@@ -9,13 +9,15 @@ import (
 )
 
 // defaultPoints maps the name of each implicit default binding to its extension point.
-var defaultPoints = map[string]contract.Point{
-	"default-podplacement":    contract.PodMutation,
-	"default-offloadingpatch": contract.OffloadingPatch,
-	"default-antiaffinity":    contract.AntiAffinityPreset,
-	"default-metadatafilter":  contract.MetadataFilter,
-	"default-resourceslice":   contract.ResourceSliceAdmission,
-}
+var defaultPoints = func() map[string]contract.Point {
+	points := map[string]contract.Point{}
+	for _, point := range contract.Points() {
+		if name := point.Rules().Default; name != "" {
+			points[name] = point
+		}
+	}
+	return points
+}()
 
 // defaultOrder is the order of a default without spec.order. Policies with a negative order
 // come before it, those with a positive order after it.
