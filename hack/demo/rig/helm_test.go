@@ -17,12 +17,17 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 )
 
-// TestMain is Helm when this binary is called by that name, as the link in a reader's folder does.
+// TestMain is Helm when this binary is called by that name, as the link in a reader's folder does. Else it runs the tests.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "helm" {
 		os.Exit(runHelm(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := stopIdle(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the clusters of the tests:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }
 
 // runHelm is Helm's command line.
