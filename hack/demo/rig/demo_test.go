@@ -161,10 +161,11 @@ func startClusters(t *testing.T, dir string) *demo {
 // stop stops the clusters, and prints the logs after a failure.
 func (d *demo) stop(t *testing.T) {
 	t.Helper()
-	assert.NoError(t, d.clusters.Stop(context.Background()))
-	if t.Failed() {
+	err := d.clusters.Stop(context.Background())
+	if err != nil || t.Failed() {
 		printLogs(t, d.logs)
 	}
+	require.NoError(t, err)
 }
 
 // prepare installs Longshore and peers the clusters.

@@ -72,7 +72,8 @@ func linkHelm(t *testing.T, r *rig.Rig, demo string) {
 	require.NoError(t, os.Symlink(self, filepath.Join(demo, "bin", "helm")))
 	for cluster, values := range r.Values() {
 		// A provider that is lost is noticed after seconds, not after a minute.
-		values["manager"].(map[string]any)["extraArgs"] = []any{"--foreign-cluster-ping-interval=2s"}
+		manager := values["manager"].(map[string]any)
+		manager["extraArgs"] = append(manager["extraArgs"].([]any), "--foreign-cluster-ping-interval=2s")
 		content, err := yaml.Marshal(values)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(valuesFile(demo, cluster), content, 0o600))
