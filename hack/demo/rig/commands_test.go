@@ -92,7 +92,9 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 // TestTheInstallation installs Longshore with Helm as the documents say, and loses it in every way.
 func TestTheInstallation(t *testing.T) {
 	t.Parallel()
-	inTurn(t, newShell(t, start(t)), []step[*shell]{
+	s := newShell(t, start(t))
+	defer func() { t.Log("\n" + s.transcript.String()) }()
+	inTurn(t, s, []step[*shell]{
 		{"the tutorial of the installation is true", installLines},
 		{"a peered consumer is uninstalled", uninstallLines},
 		{"clusters that are lost", lostLines},
