@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests here are what an operator does with the demo and its application. Each step can be run alone. Go starts
-// parallel tests in the order of their files: tests that take longer stand in earlier files.
+// The tests here are what an operator does with the demo and its application. Each step can be run alone.
 
 // TestPolicies loads, changes and removes policies of both clusters, live.
 func TestPolicies(t *testing.T) {
@@ -95,8 +94,7 @@ func TestWhatIsRefused(t *testing.T) {
 	})
 }
 
-// TestWithdrawal takes back what the demo has, piece by piece. It stands last, when no test needs the demo
-// any more.
+// TestWithdrawal takes back what the demo has, piece by piece.
 func TestWithdrawal(t *testing.T) {
 	t.Parallel()
 	d := borrow(t)
