@@ -65,7 +65,8 @@ func isGone(t planetest.T, r *rig.Rig, object client.Object) bool {
 // virtual kubelet has no rights.
 func podsElsewhere(t *testing.T, r *rig.Rig) {
 	pod := podOn("aside")
-	require.NoError(t, r.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
+	require.NoError(t, r.Rome.Create(t.Context(), namespace))
 	createPod(t, r, pod)
 	eventually(t, "its status has the reason why it does not run", func(t planetest.T) bool {
 		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -76,6 +77,7 @@ func podsElsewhere(t *testing.T, r *rig.Rig) {
 	require.NoError(t, r.Rome.Delete(t.Context(), pod))
 	eventually(t, "the pod is gone", func(t planetest.T) bool { return isGone(t, r, pod) })
 	daemonSetKeptOff(t, r, pod.Namespace)
+	require.NoError(t, r.Rome.Delete(t.Context(), namespace))
 }
 
 // daemonSetKeptOff creates a DaemonSet that tolerates every taint, in a namespace that is not

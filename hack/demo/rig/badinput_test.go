@@ -109,13 +109,15 @@ func badInput(t *testing.T, r *rig.Rig) {
 	}
 	t.Run("a pod in a labeled namespace without NamespaceOffloading", func(t *testing.T) {
 		labels := map[string]string{offloadingv1beta1.SchedulingEnabledLabel: "true"}
-		require.NoError(t, r.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labeled", Labels: labels}}))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labeled", Labels: labels}}
+		require.NoError(t, r.Rome.Create(t.Context(), namespace))
 		eventually(t, "the default service account exists", func(t planetest.T) bool {
 			return r.Rome.Get(t.Context(), client.ObjectKey{Namespace: "labeled", Name: "default"}, &corev1.ServiceAccount{}) == nil
 		})
 		held := pod("held")
 		held.Namespace = "labeled"
 		assert.ErrorContains(t, r.Rome.Create(t.Context(), held), `no NamespaceOffloading "offloading" yet`)
+		require.NoError(t, r.Rome.Delete(t.Context(), namespace))
 	})
 	conditions := map[string]struct{ secret, content, want string }{
 		"a missing kubeconfig Secret": {"nowhere", "", "kubeconfig Secret liqo-tenant-milan/nowhere does not exist"},
@@ -132,7 +134,7 @@ func badInput(t *testing.T, r *rig.Rig) {
 // notices.
 func deadProvider(t *testing.T, r *rig.Rig) {
 	tenant := rig.Pair.ConsumerTenant()
-	require.NoError(t, r.Rome.Create(t.Context(), &corev1.Secret{
+	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}, Data: map[string][]byte{"kubeconfig": []byte(`
 apiVersion: v1
 kind: Config
@@ -140,7 +142,8 @@ clusters: [{name: milan, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: rome, user: {token: none}}]
 contexts: [{name: milan, context: {cluster: milan, user: rome}}]
 current-context: milan`)},
-	}))
+	}
+	require.NoError(t, r.Rome.Create(t.Context(), secret))
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}}
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: "dead"}
 	require.NoError(t, r.Rome.Create(t.Context(), vn))
@@ -169,15 +172,17 @@ current-context: milan`)},
 	eventually(t, "it goes as if nothing had been", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 	})
+	require.NoError(t, r.Rome.Delete(t.Context(), secret))
 }
 
 func brokenKubeconfig(t *testing.T, r *rig.Rig, secret, content, want string) {
 	t.Helper()
 	tenant := rig.Pair.ConsumerTenant()
+	kubeconfig := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: secret, Namespace: tenant}, Data: map[string][]byte{"kubeconfig": []byte(content)},
+	}
 	if content != "" {
-		require.NoError(t, r.Rome.Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: secret, Namespace: tenant}, Data: map[string][]byte{"kubeconfig": []byte(content)},
-		}))
+		require.NoError(t, r.Rome.Create(t.Context(), kubeconfig))
 	}
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "broken-" + secret, Namespace: tenant}}
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: secret}
@@ -194,4 +199,7 @@ func brokenKubeconfig(t *testing.T, r *rig.Rig, secret, content, want string) {
 	})
 	assert.Contains(t, message, want)
 	require.NoError(t, r.Rome.Delete(t.Context(), vn))
+	if content != "" {
+		require.NoError(t, r.Rome.Delete(t.Context(), kubeconfig))
+	}
 }

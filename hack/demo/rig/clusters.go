@@ -152,5 +152,5 @@ func (w *Clusters) Connection() *Connection {
 
 // Endpoint is what another process needs to work on the cluster.
 func (s *Side) Endpoint() Endpoint {
-	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP}
+	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP, Policies: s.workers.policies}
 }

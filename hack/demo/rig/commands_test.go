@@ -26,7 +26,10 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-const longshorectl = "../../../bin/longshorectl"
+const (
+	longshorectl = "../../../bin/longshorectl"
+	peerLine     = "peer --kubeconfig @rome --remote-kubeconfig @milan --networking-disabled"
+)
 
 // shell runs longshorectl as its users do, in a pipe.
 type shell struct {
@@ -86,43 +89,65 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 	assert.Empty(t, out, line)
 }
 
-// TestTheCommandLine runs the commands of longshorectl on two clusters. Its parts build on each
-// other: one installation is used for all of them.
+// TestTheInstallation installs Longshore with Helm as the documents say, and loses it in every way.
+func TestTheInstallation(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, start(t))
+	defer func() { t.Log("\n" + s.transcript.String()) }()
+	inTurn(t, s, []step[*shell]{
+		{"the tutorial of the installation is true", installLines},
+		{"a peered consumer is uninstalled", uninstallLines},
+		{"clusters that are lost", lostLines},
+	})
+}
+
+// TestTheCommandLine runs commands of longshorectl on clusters that are peered. Each step can be run alone.
 func TestTheCommandLine(t *testing.T) {
 	t.Parallel()
-	var logs string
-	r, clusters := start(t, func(options *rig.StartOptions) { logs = options.LogDir })
-	s := newShell(t, r, clusters)
-	s.logs = logs
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T, *shell)
-	}{
-		{"the tutorial of the installation is true, command by command", installLines},
-		{"peer, and peer again with another request", peerLines},
+	s := newShell(t, start(t))
+	startHowTos(t, s.rig).runs(t, `for cluster in rome milan; do
+  helm --kubeconfig $cluster.kubeconfig install longshore charts/longshore --namespace longshore --create-namespace --set clusterID=$cluster --wait
+done`)
+	s.ok(t, peerLine+" --cpu 9 --pods 50")
+	s.each(t, []step[*shell]{
+		{"peer again with another request", peerLines},
 		{"slices and virtual nodes are created, listed and deleted", capacityLines},
 		{"status and info", statusLines},
 		{"a virtual kubelet follows the image of its VkOptionsTemplate", imageLines},
 		{"the installation conforms, and one in which consumers have too many rights does not", conformLines},
 		{"certificates are renewed before they expire", renewalLines},
 		{"the key of the consumer is replaced", keyLines},
-		{"a namespace is offloaded and withdrawn", namespaceLines},
-		{"a volume that cannot be moved stays", volumeLines},
 		{"what a consumer gets is limited", limitLines},
-		{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
+		{"a namespace is offloaded, and its tenant stopped", func(t *testing.T, s *shell) {
+			inTurn(t, s, []step[*shell]{
+				{"a namespace is offloaded", namespaceLines},
+				{"a volume that cannot be moved stays", volumeLines},
+				{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
+			})
+		}},
+	})
+}
+
+// TestPeering peers and unpeers in every way.
+func TestPeering(t *testing.T) {
+	t.Parallel()
+	install(t).each(t, []step[*shell]{
 		{"unpeer", unpeerLines},
+		{"kubeconfigs of every kind peer", kubeconfigsOfEveryKindPeer},
 		{"peering by hand", manualLines},
 		{"a peering user peers, and does nothing else", userLines},
-		{"a peered consumer is uninstalled", uninstallLines},
-		{"clusters that are lost", lostLines},
-	} {
-		s.transcript.Reset()
-		if !t.Run(step.name, func(t *testing.T) {
-			defer func() { t.Log("\n" + s.transcript.String()) }()
+	})
+}
+
+// each runs steps that do not need each other.
+func (s *shell) each(t *testing.T, steps []step[*shell]) {
+	t.Helper()
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			s.transcript.Reset()
+			t.Cleanup(func() { t.Log("\n" + s.transcript.String()) })
 			step.run(t, s)
-		}) {
-			return
-		}
+		})
 	}
 }
 
@@ -138,21 +163,22 @@ func installLines(t *testing.T, s *shell) {
 }
 
 func peerLines(t *testing.T, s *shell) {
-	const peer = "peer --kubeconfig @rome --remote-kubeconfig @milan --networking-disabled"
-	out := s.ok(t, peer)
+	out := s.ok(t, peerLine)
 	assert.Equal(t, "CONSUMER  PROVIDER  STATE   VIRTUAL NODE\nrome      milan     Peered  milan\n", out)
-	// Without a wait, the grant and the virtual node are those of the first request here.
-	s.ok(t, peer+" --cpu 9 --pods 50")
-	slice, vn := &authv1beta1.ResourceSlice{}, &offloadingv1beta1.VirtualNode{}
-	key := client.ObjectKey{Namespace: tenantInRome, Name: "milan"}
-	require.NoError(t, s.rig.Rome.Get(t.Context(), key, slice))
-	require.NoError(t, s.rig.Rome.Get(t.Context(), key, vn))
-	for _, granted := range []corev1.ResourceList{slice.Status.Resources, vn.Spec.ResourceQuota.Hard} {
-		assert.Equal(t, "9", granted.Cpu().String())
-		assert.Equal(t, "50", granted.Pods().String())
-		assert.Equal(t, "8Gi", granted.Memory().String(), "the default")
+	for _, want := range []struct{ cpu, pods string }{{"8", "40"}, {"9", "50"}} {
+		// Without a wait, the grant and the virtual node are those of the request before.
+		s.ok(t, peerLine+" --cpu "+want.cpu+" --pods "+want.pods)
+		slice, vn := &authv1beta1.ResourceSlice{}, &offloadingv1beta1.VirtualNode{}
+		key := client.ObjectKey{Namespace: tenantInRome, Name: "milan"}
+		require.NoError(t, s.rig.Rome.Get(t.Context(), key, slice))
+		require.NoError(t, s.rig.Rome.Get(t.Context(), key, vn))
+		for _, granted := range []corev1.ResourceList{slice.Status.Resources, vn.Spec.ResourceQuota.Hard} {
+			assert.Equal(t, want.cpu, granted.Cpu().String())
+			assert.Equal(t, want.pods, granted.Pods().String())
+			assert.Equal(t, "8Gi", granted.Memory().String(), "the default")
+		}
 	}
-	s.fails(t, peer+"=false", 2, "no networking module")
+	s.fails(t, peerLine+"=false", 2, "no networking module")
 }
 
 func capacityLines(t *testing.T, s *shell) {
@@ -268,6 +294,7 @@ func tenancyLines(t *testing.T, s *shell) {
 }
 
 func unpeerLines(t *testing.T, s *shell) {
+	s.ok(t, peerLine)
 	startHowTos(t, s.rig).follows(t, "docs/howto/peer-two-clusters.md", "## Withdraw")
 	for range 2 {
 		out := s.ok(t, "unpeer --kubeconfig @rome --remote-kubeconfig @milan --delete-namespaces")

@@ -17,12 +17,17 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 )
 
-// TestMain is Helm when this binary is called by that name, as the link in a reader's folder does.
+// TestMain is Helm when this binary is called by that name, as the link in a reader's folder does. Else it runs the tests.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "helm" {
 		os.Exit(runHelm(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := stopIdle(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the clusters of the tests:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }
 
 // runHelm is Helm's command line.
@@ -59,6 +64,13 @@ func nodeValues(args []string) []string {
 
 func valuesFile(demo, cluster string) string { return filepath.Join(demo, "values-"+cluster+".yaml") }
 
+// noticeLoss changes the values of a cluster so that it notices after seconds, not after a minute, that a peer
+// is lost.
+func noticeLoss(_ string, values map[string]any) {
+	manager := values["manager"].(map[string]any)
+	manager["extraArgs"] = append(manager["extraArgs"].([]any), "--foreign-cluster-ping-interval=2s")
+}
+
 // linkHelm puts a helm into a folder of the demo, and writes the values for it.
 func linkHelm(t *testing.T, r *rig.Rig, demo string) {
 	t.Helper()
@@ -66,8 +78,7 @@ func linkHelm(t *testing.T, r *rig.Rig, demo string) {
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(self, filepath.Join(demo, "bin", "helm")))
 	for cluster, values := range r.Values() {
-		// A provider that is lost is noticed after seconds, not after a minute.
-		values["manager"].(map[string]any)["extraArgs"] = []any{"--foreign-cluster-ping-interval=2s"}
+		noticeLoss(cluster, values)
 		content, err := yaml.Marshal(values)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(valuesFile(demo, cluster), content, 0o600))

@@ -31,30 +31,24 @@ import (
 // install starts two clusters with Longshore and returns a shell with their kubeconfigs.
 func install(t *testing.T) *shell {
 	t.Helper()
-	r, clusters := start(t)
-	return installOn(t, r, clusters, nil)
-}
-
-// installOn installs Longshore in the clusters. Change may alter the values of a cluster.
-func installOn(t *testing.T, r *rig.Rig, clusters *rig.Clusters, change func(cluster string, values map[string]any)) *shell {
-	t.Helper()
+	d := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	require.NoError(t, r.Install(ctx, change))
-	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
-	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
-	return newShell(t, r, clusters)
+	require.NoError(t, d.Install(ctx, nil))
+	require.NoError(t, d.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
+	require.NoError(t, d.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
+	return newShell(t, d)
 }
 
-func newShell(t *testing.T, r *rig.Rig, clusters *rig.Clusters) *shell {
+func newShell(t *testing.T, d *demo) *shell {
 	t.Helper()
-	kubeconfigs, err := r.WriteKubeconfigs(t.TempDir())
+	kubeconfigs, err := d.WriteKubeconfigs(t.TempDir())
 	require.NoError(t, err)
 	for name, path := range kubeconfigs {
 		kubeconfigs[name], err = filepath.Abs(path)
 		require.NoError(t, err)
 	}
-	return &shell{rig: r, clusters: clusters, kubeconfigs: kubeconfigs}
+	return &shell{rig: d.Rig, clusters: d.clusters, kubeconfigs: kubeconfigs, logs: d.logs}
 }
 
 // kill runs a command line as a process, and kills it when it has printed that many steps. It
@@ -167,11 +161,9 @@ func administrator(t *testing.T, c *rig.Cluster) string {
 	return request.Status.Token
 }
 
-// TestKubeconfigsOfEveryKindPeer peers with kubeconfigs whose credentials are of every kind, on both
+// kubeconfigsOfEveryKindPeer peers with kubeconfigs whose credentials are of every kind, on both
 // sides.
-func TestKubeconfigsOfEveryKindPeer(t *testing.T) {
-	t.Parallel()
-	s := install(t)
+func kubeconfigsOfEveryKindPeer(t *testing.T, s *shell) {
 	tokens := map[string]string{"rome": administrator(t, s.rig.Rome), "milan": administrator(t, s.rig.Milan)}
 	before := inventories(t, s.rig)
 	write := func(t *testing.T, dir, file, content string, mode os.FileMode) {
@@ -204,9 +196,7 @@ func TestKubeconfigsOfEveryKindPeer(t *testing.T) {
 			}}
 		},
 	} {
-		if !t.Run(name, func(t *testing.T) {
-			s.transcript.Reset()
-			defer func() { t.Log("\n" + s.transcript.String()) }()
+		t.Run(name, func(t *testing.T) {
 			used := &shell{rig: s.rig, clusters: s.clusters, kubeconfigs: map[string]string{}}
 			for cluster, path := range s.kubeconfigs {
 				config, err := clientcmd.LoadFromFile(path)
@@ -223,8 +213,6 @@ func TestKubeconfigsOfEveryKindPeer(t *testing.T) {
 			peered(t, s)
 			assert.Contains(t, used.ok(t, "unpeer --delete-namespaces"+both), "NotPeered")
 			isAsBefore(t, before)
-		}) {
-			return
-		}
+		})
 	}
 }

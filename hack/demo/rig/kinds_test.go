@@ -20,9 +20,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// eventsArrive counts an event of a remote pod up, as a kubelet does, and waits until the
+// eventArrives counts an event of a remote pod up, as a kubelet does, and waits until the
 // local pod has the event. It is called before and after a restart of the virtual kubelet.
-func eventsArrive(t *testing.T, r *rig.Rig) {
+func eventArrives(t *testing.T, r *rig.Rig) {
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "database-0.backoff"}}
 	err := r.Milan.Get(t.Context(), client.ObjectKeyFromObject(event), event)
 	if !apierrors.IsNotFound(err) {
@@ -47,20 +47,24 @@ func eventsArrive(t *testing.T, r *rig.Rig) {
 // endpointsArrive creates an endpoint outside of both clusters for a Service of its own.
 func endpointsArrive(t *testing.T, r *rig.Rig) {
 	name, port := "legacy", int32(5432)
-	require.NoError(t, r.Rome.Create(t.Context(), &corev1.Service{
+	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: application.Namespace, Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}},
-	}))
-	require.NoError(t, r.Rome.Create(t.Context(), &discoveryv1.EndpointSlice{
+	}
+	require.NoError(t, r.Rome.Create(t.Context(), service))
+	endpoints := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: application.Namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.7"}}},
 		Ports: []discoveryv1.EndpointPort{{Port: &port}},
-	}))
+	}
+	require.NoError(t, r.Rome.Create(t.Context(), endpoints))
 	eventually(t, "the provider has the endpoint", func(t planetest.T) bool {
 		slice := &discoveryv1.EndpointSlice{}
 		return r.Milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, slice) == nil &&
 			slice.Labels[offloadingv1beta1.ManagedByLabel] == offloadingv1beta1.ManagedByShadowEndpointSlice &&
 			len(slice.Endpoints) == 1 && slice.Endpoints[0].Addresses[0] == "203.0.113.7"
 	})
+	require.NoError(t, r.Rome.Delete(t.Context(), endpoints))
+	require.NoError(t, r.Rome.Delete(t.Context(), service))
 }
 
 // needsAreShown compares the demo's table with both clusters. An object that is missing in one of them

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,9 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 )
+
+// inventoryEvery is how often all objects are listed, which takes a good part of a second.
+const inventoryEvery = time.Second
 
 // mayAppear are objects that Kubernetes makes and ends by itself, such as certificate requests, an hour
 // after they were signed, and ForeignClusters, which say that a cluster is not a peer any more.
@@ -53,20 +57,22 @@ func inventories(t *testing.T, r *rig.Rig) map[*rig.Cluster]map[string]bool {
 	return map[*rig.Cluster]map[string]bool{r.Rome: inventory(t, r.Rome), r.Milan: inventory(t, r.Milan)}
 }
 
-// isAsBefore waits until the clusters have the objects that they had before, and no others.
-func isAsBefore(t *testing.T, before map[*rig.Cluster]map[string]bool) {
+// isAsBefore waits until the clusters have the objects that they had before, and no others but those whose
+// names match.
+func isAsBefore(t *testing.T, before map[*rig.Cluster]map[string]bool, others ...*regexp.Regexp) {
 	t.Helper()
 	for c, then := range before {
-		eventually(t, "the objects of "+c.Name+" are those before the peering", func(t planetest.T) bool {
+		planetest.Until(t, func(t planetest.T) bool {
 			now := inventory(t, c)
-			return assert.Empty(t, without(now, then)) && assert.Empty(t, without(then, now))
-		})
+			return assert.Empty(t, without(now, then, others)) && assert.Empty(t, without(then, now, others))
+		}, patience, inventoryEvery, "the objects of "+c.Name+" are those of before")
 	}
 }
 
-// without returns the objects of the first that the second has not.
-func without(first, second map[string]bool) []string {
+// without returns the objects of the first that the second has not and that do not match.
+func without(first, second map[string]bool, others []*regexp.Regexp) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(first)), func(object string) bool {
-		return second[object] || mayAppear.MatchString(object)
+		return second[object] || mayAppear.MatchString(object) ||
+			slices.ContainsFunc(others, func(other *regexp.Regexp) bool { return other.MatchString(object) })
 	})
 }

@@ -29,6 +29,8 @@ type Endpoint struct {
 	Kubeconfig string
 	// WebhookIP is the address of the webhook's Service, which the process node serves.
 	WebhookIP string
+	// Policies is the folder with the compiled built-in policies, which the image has, too.
+	Policies string
 }
 
 // Save writes the connection to a file that only its owner reads: it holds keys.
@@ -99,6 +101,7 @@ func (r *Rig) WriteKubeconfigs(dir string) (map[string]string, error) {
 
 // Values are the chart's values for a cluster whose pods are processes on loopback.
 func (e Endpoint) Values() map[string]any {
+	policies := []any{"--precompiled-policy-dir=" + e.Policies}
 	placed := func() map[string]any {
 		return map[string]any{
 			"nodeSelector": map[string]any{ProcessNodeLabel: "true"},
@@ -109,9 +112,11 @@ func (e Endpoint) Values() map[string]any {
 	webhook["service"] = map[string]any{"type": "ExternalName", "externalName": e.WebhookIP}
 	// The Service leads to one address.
 	webhook["replicas"] = 1
+	manager := placed()
+	manager["extraArgs"], webhook["extraArgs"] = policies, policies
 	return map[string]any{
 		"clusterID": e.Name, "bindPodIP": true,
-		"manager": placed(), "webhook": webhook,
+		"manager": manager, "webhook": webhook,
 		"virtualKubelet": map[string]any{"tolerations": placed()["tolerations"]},
 		"uninstall":      placed(),
 	}

@@ -2,10 +2,10 @@ package rig_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,34 +34,6 @@ const (
 	every    = 50 * time.Millisecond
 	server   = "../../../bin/longshore"
 )
-
-// start brings up what `make demo` brings up, by the same code. Changes alter the options.
-func start(t *testing.T, changes ...func(*rig.StartOptions)) (*rig.Rig, *rig.Clusters) {
-	t.Helper()
-	planetest.NeedsControlPlane(t)
-	_, err := os.Stat(server)
-	require.NoError(t, err, "the server binary is missing: run make build")
-	dir := t.TempDir()
-	logs := filepath.Join(dir, "logs")
-	options := rig.StartOptions{
-		Dir: filepath.Join(dir, "data"), LogDir: logs, Longshore: server, SimulatedNodes: 2, PodsPerNode: "2500",
-		Step: func(step string) { t.Log(step) },
-	}
-	for _, change := range changes {
-		change(&options)
-	}
-	clusters, err := rig.StartClusters(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, clusters.Stop(context.Background()))
-		if t.Failed() {
-			printLogs(t, logs)
-		}
-	})
-	r, err := rig.Open(clusters.Connection())
-	require.NoError(t, err)
-	return r, clusters
-}
 
 func printLogs(t *testing.T, dir string) {
 	t.Helper()
@@ -184,13 +156,15 @@ func virtualNodeComesBack(t *testing.T, r *rig.Rig) {
 func configMapFollows(t *testing.T, r *rig.Rig) {
 	cm := &corev1.ConfigMap{}
 	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Namespace: application.Namespace, Name: "storefront"}, cm))
-	cm.Data["banner.txt"] = "changed"
-	require.NoError(t, r.Rome.Update(t.Context(), cm))
-	eventually(t, "the remote ConfigMap is the same", func(t planetest.T) bool {
-		remote := &corev1.ConfigMap{}
-		return r.Milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "storefront"}, remote) == nil &&
-			remote.Data["banner.txt"] == "changed"
-	})
+	for _, banner := range []string{"changed", cm.Data["banner.txt"]} {
+		cm.Data["banner.txt"] = banner
+		require.NoError(t, r.Rome.Update(t.Context(), cm))
+		eventually(t, "the remote ConfigMap is the same", func(t planetest.T) bool {
+			remote := &corev1.ConfigMap{}
+			return r.Milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "storefront"}, remote) == nil &&
+				remote.Data["banner.txt"] == banner
+		})
+	}
 }
 
 func scale(t planetest.T, r *rig.Rig, name string, replicas int32) {
@@ -206,15 +180,21 @@ func scaleDown(t *testing.T, r *rig.Rig) {
 		labels := map[string]string{"app": "storefront"}
 		return len(pods(t, r.Rome, application.Namespace, labels)) == 1 && len(pods(t, r.Milan, "shop-rome", labels)) == 1
 	})
+	scale(t, r, "storefront", 2)
 }
 
-// setMode switches a default policy; components follow live, a moment later.
+// setMode switches a default policy and waits for the components, which follow live, a moment later.
 func setMode(t *testing.T, r *rig.Rig, name string, mode policyv1alpha1.Mode) {
 	t.Helper()
 	policy := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	// A patch: components write the status meanwhile.
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mode":"`+string(mode)+`"}}`))
 	require.NoError(t, r.Rome.Patch(t.Context(), policy, patch))
+	eventually(t, "all components decide by "+name, func(t planetest.T) bool {
+		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+		have, want, _ := strings.Cut(policy.Status.Components, "/")
+		return policy.Status.ObservedGeneration == policy.Generation && have == want
+	})
 }
 
 func antiAffinity(t planetest.T, r *rig.Rig, replicas int32) *corev1.PodAntiAffinity {
@@ -251,6 +231,7 @@ func policySwitchedOff(t *testing.T, r *rig.Rig) {
 	eventually(t, "without the policy the pod has no toleration", func(t planetest.T) bool { return tolerations(t) == 0 })
 	setMode(t, r, "default-podplacement", policyv1alpha1.ModeEnforce)
 	eventually(t, "with the policy it has one again", func(t planetest.T) bool { return tolerations(t) == 1 })
+	scale(t, r, "storefront", 2)
 }
 
 func pod(name string) *corev1.Pod {
@@ -270,7 +251,9 @@ func tolerationsOf(pod *corev1.Pod) []corev1.Toleration {
 	return ours
 }
 
+// kubeletRestarts deletes the virtual kubelet, which adopts what it finds.
 func kubeletRestarts(t *testing.T, r *rig.Rig) {
+	eventArrives(t, r)
 	tenant := rig.Pair.ConsumerTenant()
 	labels := map[string]string{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet}
 	before := map[types.UID]bool{}
@@ -284,8 +267,8 @@ func kubeletRestarts(t *testing.T, r *rig.Rig) {
 		now := pods(t, r.Rome, tenant, labels)
 		return len(now) == 1 && now[0].UID != kubelets[0].UID && ready(&now[0])
 	})
-	scale(t, r, "storefront", 2)
-	require.NoError(t, r.Rome.WaitForPods(t.Context(), application.Namespace, 5, quiet))
+	scale(t, r, "storefront", 3)
+	require.NoError(t, r.Rome.WaitForPods(t.Context(), application.Namespace, applicationPods+1, quiet))
 	survivors := 0
 	for _, p := range pods(t, r.Milan, "shop-rome", nil) {
 		if before[p.UID] {
@@ -293,6 +276,8 @@ func kubeletRestarts(t *testing.T, r *rig.Rig) {
 		}
 	}
 	assert.Equal(t, len(before), survivors, "no remote pod was replaced")
+	scale(t, r, "storefront", 2)
+	eventArrives(t, r)
 }
 
 func ready(pod *corev1.Pod) bool {

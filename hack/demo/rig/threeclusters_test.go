@@ -46,7 +46,7 @@ func startThree(t *testing.T, names ...string) (map[string]*rig.Side, *shell) {
 		side, err := rig.StartSide(ctx, name, options)
 		require.NoError(t, err)
 		sides[name], s.kubeconfigs[name] = side, side.Plane.Kubeconfig()
-		require.NoError(t, side.Install(ctx, side.Endpoint(), nil))
+		require.NoError(t, side.Install(ctx, side.Endpoint(), noticeLoss))
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

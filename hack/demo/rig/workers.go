@@ -17,7 +17,9 @@ import (
 
 // workers is the process node of one cluster, running.
 type workers struct {
-	cancel context.CancelFunc
+	// policies is the folder with the compiled built-in policies.
+	policies string
+	cancel   context.CancelFunc
 	// done is closed when the node has ended; err is its error.
 	done chan struct{}
 	err  error
@@ -62,7 +64,7 @@ func startWorkers(ctx context.Context, side *Side, options StartOptions) (*worke
 	}
 	// The node outlives StartClusters; its own stop ends it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &workers{cancel: cancel, done: make(chan struct{})}
+	w := &workers{policies: policies, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		w.err = node.Run(life)
 		close(w.done)
@@ -81,7 +83,7 @@ func startWorkers(ctx context.Context, side *Side, options StartOptions) (*worke
 var precompiling sync.Mutex
 
 // precompile compiles the built-in policies into a folder unless it exists, and returns its absolute
-// path. The image has such a folder: without it, each virtual kubelet would compile them.
+// path. The image has such a folder: without it, each process of Longshore would compile them.
 func precompile(ctx context.Context, longshore, dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
