@@ -10,7 +10,6 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
@@ -33,7 +32,7 @@ func virtualNodes(facts *Facts) []*virtualNode {
 		node := facts.Nodes[vn.Name]
 		if node == nil {
 			node = local.Node(local.NodeInput{VirtualNode: vn})
-			node.Labels = namespaceoffloading.ExpectedNode(vn).Labels
+			node.Labels = local.InitialNode(vn).Labels
 		}
 		nodes = append(nodes, &virtualNode{VirtualNode: vn, node: node, reflectors: readReflectors(vn)})
 	}

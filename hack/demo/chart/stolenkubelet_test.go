@@ -34,6 +34,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/access"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // tenantOf returns the tenant namespace of a peer, its ForeignCluster, and a Secret there.
@@ -277,7 +278,7 @@ func testStolenKubelet(t *testing.T, admin client.Client, config *rest.Config) {
 		"change a claim of a namespace that is offloaded":      {as.change(&corev1.PersistentVolumeClaim{ObjectMeta: object("bazaar", "data")}), true},
 		"change a claim of a namespace that is not offloaded":  {as.change(&corev1.PersistentVolumeClaim{ObjectMeta: object("payroll", "data")}), false},
 		"delete a claim of a namespace that is offloaded":      {as.end(&corev1.PersistentVolumeClaim{ObjectMeta: object("bazaar", "data")}), false},
-		"give itself another role":                             {as.create(&rbacv1.RoleBinding{ObjectMeta: object("payroll", "mine"), RoleRef: roleRef(virtualnode.NamespaceRole), Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo-tenant-turin", Name: "turin-1"}}}), false},
+		"give itself another role":                             {as.create(&rbacv1.RoleBinding{ObjectMeta: object("payroll", "mine"), RoleRef: roleRef(virtualkubelet.NamespaceRole), Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo-tenant-turin", Name: "turin-1"}}}), false},
 		"offload a further namespace":                          {as.create(&offloadingv1beta1.NamespaceOffloading{ObjectMeta: object("payroll", "offloading")}), false},
 		"create a virtual node":                                {as.create(&offloadingv1beta1.VirtualNode{ObjectMeta: object("liqo-tenant-turin", "turin-2"), Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "turin"}}), false},
 		"write a mapping":                                      {as.create(&offloadingv1beta1.NamespaceMap{ObjectMeta: object("liqo-tenant-turin", "mine")}), false},

@@ -19,8 +19,8 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // accesses lists the RoleBindings of virtual kubelets in a namespace, or in all for "".
@@ -30,7 +30,7 @@ func accesses(t planetest.T, r *rig.Rig, namespace string) []rbacv1.RoleBinding 
 	require.NoError(t, r.Rome.List(t.Context(), list, client.InNamespace(namespace)))
 	var found []rbacv1.RoleBinding
 	for _, binding := range list.Items {
-		if binding.RoleRef.Name == virtualnode.NamespaceRole {
+		if binding.RoleRef.Name == virtualkubelet.NamespaceRole {
 			found = append(found, binding)
 		}
 	}

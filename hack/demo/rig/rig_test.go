@@ -26,7 +26,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/check"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 const (
@@ -330,7 +330,7 @@ func returnSlice(t *testing.T, r *rig.Rig) {
 	}
 	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, &corev1.Node{})))
 	eventually(t, "no kubelet has access to namespaces", func(t planetest.T) bool { return len(accesses(t, r, "")) == 0 })
-	for _, object := range virtualnode.ForgeRights(vn) {
+	for _, object := range virtualkubelet.Rights(vn) {
 		assert.True(t, isGone(t, r, object), "%T %s", object, object.GetName())
 	}
 	deployments := &appsv1.DeploymentList{}

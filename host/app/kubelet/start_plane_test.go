@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
@@ -101,7 +101,7 @@ func TestLongStartWithAWarmCache(t *testing.T) {
 				break
 			}
 		}
-		r.create(r.rome, virtualnode.ForgeNode(virtualNode())) // as the manager does
+		r.create(r.rome, local.InitialNode(virtualNode())) // as the manager does
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: nodeName}}
 		require.NoError(t, client.IgnoreNotFound(r.rome.Delete(t.Context(), lease)))
 	}

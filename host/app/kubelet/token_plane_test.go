@@ -23,8 +23,8 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // tokenKey is the key of the token of podWithToken in its remote Secret.
@@ -62,7 +62,7 @@ func (r *rig) grantTokens() {
 	})
 	planetest.Until(r.t, func(t planetest.T) bool {
 		role := &rbacv1.ClusterRole{}
-		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Name: virtualnode.NamespaceRole}, role))
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Name: virtualkubelet.NamespaceRole}, role))
 		return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "serviceaccounts/token") })
 	}, soon, tick, "the role of offloaded namespaces has the rule")
 }

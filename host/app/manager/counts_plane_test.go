@@ -20,7 +20,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
-	"github.com/longshore-dev/longshore/host/provider/namespacemap"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // TestLongShadowEndpointSlicesAreCounted has Kubernetes' own quota controller and admission, which learn of the kind
@@ -78,7 +78,7 @@ func TestLongShadowEndpointSlicesAreCounted(t *testing.T) {
 		return err != nil
 	}, soon, 10*tick, "a further one is refused")
 	for _, refusal := range refusals {
-		assert.True(t, strings.Contains(refusal, "exceeded quota: "+namespacemap.QuotaName) && strings.Contains(refusal, "used: "+name+"=2"), refusal)
+		assert.True(t, strings.Contains(refusal, "exceeded quota: "+provider.QuotaName) && strings.Contains(refusal, "used: "+name+"=2"), refusal)
 	}
 	slice := func(name string, options ...client.CreateOption) error {
 		return milan.Create(t.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: nm.Namespace, Name: name}}, options...)
@@ -88,6 +88,6 @@ func TestLongShadowEndpointSlicesAreCounted(t *testing.T) {
 	}
 	planetest.Until(t, func(planetest.T) bool {
 		err := slice("more", client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), "exceeded quota: "+namespacemap.QuotaName+", requested: "+slices+"=1, used: "+slices+"=2")
+		return err != nil && strings.Contains(err.Error(), "exceeded quota: "+provider.QuotaName+", requested: "+slices+"=1, used: "+slices+"=2")
 	}, soon, tick, "a further ResourceSlice is refused")
 }

@@ -21,7 +21,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
-	"github.com/longshore-dev/longshore/host/provider/namespacemap"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // keptObjects are what the consumer rome, and an administrator of the provider, have in a namespace. The API
@@ -152,9 +152,9 @@ func takesNoMorePorts(t *testing.T, rome client.Client) {
 		return s
 	}
 	err := rome.Create(t.Context(), service(3))
-	require.ErrorContains(t, err, "exceeded quota: "+namespacemap.QuotaName)
+	require.ErrorContains(t, err, "exceeded quota: "+provider.QuotaName)
 	require.NoError(t, rome.Create(t.Context(), service(2), client.DryRunAll))
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: namespacemap.QuotaName}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: provider.QuotaName}}
 	assert.True(t, apierrors.IsForbidden(rome.Delete(t.Context(), quota)))
 	assert.True(t, apierrors.IsForbidden(rome.Patch(t.Context(), quota, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":null}}`)))))
 }

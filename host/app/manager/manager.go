@@ -153,8 +153,8 @@ func New(options Options) (*process.App, error) {
 			&offloadingv1beta1.ShadowEndpointSlice{}: {Transform: shadowendpointslice.Trim},
 			// Those of remote namespaces.
 			&corev1.ResourceQuota{}: {Label: labels.SelectorFromSet(labels.Set{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue})},
-			&rbacv1.Role{}:          {Label: virtualnode.RoleSelector()},
-			&rbacv1.ClusterRole{}:   {Label: virtualnode.RoleSelector()},
+			&rbacv1.Role{}:          {Label: virtualkubelet.RoleSelector()},
+			&rbacv1.ClusterRole{}:   {Label: virtualkubelet.RoleSelector()},
 			// Policies and their modules.
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 		},

@@ -30,7 +30,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/consumer/access"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 )
 
@@ -88,7 +88,7 @@ func stages() []stage {
 		},
 		{
 			title: "access of virtual kubelets to namespaces", kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), keep: true,
-			finalizers: []string{access.Finalizer},
+			finalizers: []string{virtualkubelet.AccessFinalizer},
 		},
 		{title: "requested namespaces", kind: offloading.WithKind("NamespaceMap"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer, offloadingv1beta1.NamespaceMapFinalizer}},
 		{title: "identities", kind: authentication.WithKind("Identity")},

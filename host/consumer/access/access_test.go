@@ -21,6 +21,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // pods are the pods on virtual nodes, by node.
@@ -101,7 +102,7 @@ func cluster(alter func(*objects)) *objects {
 	return o
 }
 
-func (o *objects) granted() { o.binding = ForgeBinding(o.virtualNode, "shop") }
+func (o *objects) granted() { o.binding = virtualkubelet.NamespaceBinding(o.virtualNode, "shop") }
 
 func (o *objects) mapped() {
 	o.namespaceMap.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
@@ -146,7 +147,7 @@ func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Clie
 func granted(ctx context.Context, t *testing.T, c client.Client, o *objects) bool {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: BindingName(o.virtualNode)}, binding)
+	err := c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: virtualkubelet.NamespaceBindingName(o.virtualNode.Namespace, o.virtualNode.Name)}, binding)
 	require.NoError(t, client.IgnoreNotFound(err))
 	if err != nil {
 		return false
@@ -209,8 +210,8 @@ func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {
 	o := cluster(nil)
 	gone := o.virtualNode.DeepCopy()
 	gone.Name = "milan-2"
-	binding := ForgeBinding(gone, "shop")
-	ofAnEarlierVersion := ForgeBinding(o.virtualNode, "shop")
+	binding := virtualkubelet.NamespaceBinding(gone, "shop")
+	ofAnEarlierVersion := virtualkubelet.NamespaceBinding(o.virtualNode, "shop")
 	ofAnEarlierVersion.Name = "longshore-virtual-kubelet.liqo-tenant-milan.vk-shared-1"
 	delete(ofAnEarlierVersion.Labels, offloadingv1beta1.VirtualNodeLabel)
 	c, _ := pass(t, o, on("milan-1"), binding, ofAnEarlierVersion)
@@ -252,7 +253,7 @@ func TestAccessOfAVirtualNodeThatWasNotWithdrawnIsKept(t *testing.T) {
 			o := cluster(tc.alter)
 			gone := o.virtualNode.DeepCopy()
 			gone.Name = "milan-2"
-			binding := ForgeBinding(gone, "shop")
+			binding := virtualkubelet.NamespaceBinding(gone, "shop")
 			c, _ := pass(t, o, on("milan-1"), binding)
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(binding), &rbacv1.RoleBinding{})
 			assert.Equal(t, tc.want, err == nil, "got %v", err)
@@ -268,7 +269,7 @@ func TestADeletedBindingIsReleasedAndCreatedAgain(t *testing.T) {
 
 func TestAnUnmanagedBindingIsReported(t *testing.T) {
 	o := cluster(nil)
-	other := ForgeBinding(o.virtualNode, "shop")
+	other := virtualkubelet.NamespaceBinding(o.virtualNode, "shop")
 	other.RoleRef.Name, other.Finalizers = "view", nil
 	c, recorded := pass(t, o, on("milan-1"), other)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(other), other))

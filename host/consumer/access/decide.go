@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // scope is the state that the reconcile of one namespace works on.
@@ -80,7 +80,7 @@ func (s *scope) awaitsWithdrawal(binding *rbacv1.RoleBinding) bool {
 		_, isMapped := nm.Spec.DesiredMapping[s.name]
 		return isMapped && slices.ContainsFunc(nm.VirtualNodes(), func(user string) bool {
 			namespace, name, _ := strings.Cut(user, "/")
-			return namespace == nm.Namespace && binding.Name == bindingName(namespace, name)
+			return namespace == nm.Namespace && binding.Name == virtualkubelet.NamespaceBindingName(namespace, name)
 		})
 	})
 }
@@ -115,22 +115,4 @@ func isRequested(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 		}
 	}
 	return false
-}
-
-// BindingName returns the name of the RoleBinding of a virtual kubelet in offloaded namespaces.
-func BindingName(vn *offloadingv1beta1.VirtualNode) string {
-	return bindingName(vn.Namespace, vn.Name)
-}
-
-func bindingName(namespace, virtualNode string) string {
-	return "longshore-virtual-kubelet." + namespace + "." + virtualNode
-}
-
-// ForgeBinding builds the RoleBinding of a virtual kubelet in a namespace.
-func ForgeBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: virtualnode.Labels(vn), Finalizers: []string{Finalizer}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: virtualnode.NamespaceRole},
-		Subjects:   []rbacv1.Subject{virtualnode.Account(vn)},
-	}
 }

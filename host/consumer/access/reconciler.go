@@ -37,13 +37,11 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 const (
-	// Finalizer keeps a RoleBinding while a virtual kubelet needs it: the deletion of a namespace
-	// deletes RoleBindings before pods have ended.
-	Finalizer = "longshore.dev/virtual-kubelet-access"
 	// podDelay batches the events of pods.
 	podDelay = 200 * time.Millisecond
 
@@ -112,7 +110,7 @@ func request(namespace string) reconcile.Request {
 // isAccess reports whether an object is a RoleBinding that this package manages.
 func isAccess(object client.Object) bool {
 	binding, ok := object.(*rbacv1.RoleBinding)
-	return ok && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == virtualnode.NamespaceRole &&
+	return ok && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == virtualkubelet.NamespaceRole &&
 		binding.Labels[liqocorev1beta1.RemoteClusterIDLabel] != ""
 }
 
@@ -168,7 +166,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // reconcileNode reconciles the RoleBinding of one virtual node.
 func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
-	name := BindingName(vn)
+	name := virtualkubelet.NamespaceBindingName(vn.Namespace, vn.Name)
 	binding := s.bindings[name]
 	delete(s.bindings, name)
 	pods, known := r.Pods.In(vn.Name, s.name)
@@ -186,7 +184,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloading
 
 // grant creates the RoleBinding of a virtual kubelet.
 func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
-	desired := ForgeBinding(vn, s.name)
+	desired := virtualkubelet.NamespaceBinding(vn, s.name)
 	err := r.Client.Create(ctx, desired, client.FieldOwner(virtualnode.FieldManager))
 	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("creating RoleBinding %s/%s: %w", desired.Namespace, desired.Name, err)
@@ -216,7 +214,7 @@ func (r *Reconciler) revoke(ctx context.Context, binding *rbacv1.RoleBinding) er
 		}
 	}
 	before := binding.DeepCopy()
-	if !controllerutil.RemoveFinalizer(binding, Finalizer) {
+	if !controllerutil.RemoveFinalizer(binding, virtualkubelet.AccessFinalizer) {
 		return nil
 	}
 	if err := r.Client.Patch(ctx, binding, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +42,7 @@ func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.Vi
 		vn := &virtualNodes[i]
 		node := nodes[vn.Name]
 		if node == nil {
-			node = ExpectedNode(vn)
+			node = local.InitialNode(vn)
 		}
 		matches, err := match(node)
 		if err != nil {
@@ -54,39 +53,6 @@ func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.Vi
 	}
 	return selected, nil
 }
-
-// ExpectedNode returns the Node of a VirtualNode with its name and labels, so that a selector has
-// the same result before and after the Node is created.
-func ExpectedNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
-	expected := local.Node(local.NodeInput{VirtualNode: vn, ExtraLabels: extraLabels(vn)})
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: expected.Labels}}
-}
-
-// extraLabels returns the Node's labels in the arguments of the virtual kubelet. It ignores invalid
-// ones, as the virtual kubelet does.
-func extraLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
-	extra := map[string]string{}
-	if vn.Spec.Template == nil {
-		return extra
-	}
-	for _, container := range vn.Spec.Template.Spec.Template.Spec.Containers {
-		for _, arg := range container.Args {
-			list, ok := strings.CutPrefix(arg, extraLabelsFlag)
-			if !ok {
-				continue
-			}
-			for pair := range strings.SplitSeq(list, ",") {
-				if key, value, ok := strings.Cut(pair, "="); ok && key != "" {
-					extra[key] = value
-				}
-			}
-		}
-	}
-	return extra
-}
-
-// extraLabelsFlag is the flag of the virtual kubelet for labels of its Node.
-const extraLabelsFlag = "--node-extra-labels="
 
 // Status computes conditions and phase from the NamespaceMaps. Missing are selected
 // providers without a NamespaceMap, whose name will be their ID. Holds are mappings that are

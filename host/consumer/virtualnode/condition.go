@@ -162,3 +162,31 @@ func (r *Reconciler) requestsForNode(ctx context.Context, obj client.Object) []r
 func (r *Reconciler) setCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
 	SetCondition(vn, kind, status, message, metav1.NewTime(r.Clock.Now()))
 }
+
+// SetCondition sets the condition of a type, which occurs at most once. It keeps the
+// transition time of an unchanged status, and ignores invalid transitions.
+func SetCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string, now metav1.Time) {
+	desired := offloadingv1beta1.VirtualNodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: now}
+	kept := make([]offloadingv1beta1.VirtualNodeCondition, 0, len(vn.Status.Conditions)+1)
+	for _, c := range vn.Status.Conditions {
+		if c.Type != kind {
+			kept = append(kept, c)
+			continue
+		}
+		if c.Status == status || isInvalidTransition(c.Status, status) {
+			desired.Status, desired.LastTransitionTime = c.Status, c.LastTransitionTime
+		}
+	}
+	vn.Status.Conditions = append(kept, desired)
+}
+
+func isInvalidTransition(from, to offloadingv1beta1.VirtualNodeConditionStatusType) bool {
+	switch from {
+	case offloadingv1beta1.NoneConditionStatusType:
+		return to == offloadingv1beta1.DrainingConditionStatusType || to == offloadingv1beta1.DeletingConditionStatusType
+	case offloadingv1beta1.DeletingConditionStatusType:
+		return to == offloadingv1beta1.DrainingConditionStatusType
+	default:
+		return false
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 func ownNode(status corev1.ConditionStatus, message string) *corev1.Node {
@@ -49,7 +50,7 @@ func TestReportConditions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			vn := virtualNode(nil)
-			deployment, err := ForgeDeployment(vn)
+			deployment, err := virtualkubelet.Deployment(vn)
 			require.NoError(t, err)
 			deployment.Status.AvailableReplicas = tc.replicas
 			existing := append(peered(kubeconfig), deployment)

@@ -8,38 +8,17 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// forgeDisruptionBudget builds the PodDisruptionBudget of a virtual kubelet with several replicas: a
-// drain evicts one replica at a time. It returns nil for one replica, whose eviction a budget would
-// prevent or not affect.
-func forgeDisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
-	if ptr.Deref(deployment.Spec.Replicas, 1) < 2 {
-		return nil
-	}
-	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: deployment.Name, Namespace: deployment.Namespace, Labels: deployment.Labels,
-			// The garbage collector deletes it with the Deployment.
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
-		},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
-			Selector:                   deployment.Spec.Selector,
-		},
-	}
-}
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+)
 
 // ensureDisruptionBudget creates the PodDisruptionBudget of a virtual kubelet, or deletes it when one
 // replica is left. A budget that the Deployment does not own is unmanaged.
 //
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;delete
 func (r *Reconciler) ensureDisruptionBudget(ctx context.Context, deployment *appsv1.Deployment) error {
-	desired := forgeDisruptionBudget(deployment)
+	desired := virtualkubelet.DisruptionBudget(deployment)
 	current := &policyv1.PodDisruptionBudget{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(deployment), current)
 	switch {

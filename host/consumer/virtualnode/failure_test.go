@@ -18,6 +18,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
@@ -49,7 +50,7 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 			s, err := scheme.New()
 			require.NoError(t, err)
 			vn := virtualNode(nil)
-			outdated := ForgeRights(vn)[1].(*rbacv1.ClusterRole)
+			outdated := virtualkubelet.Rights(vn)[1].(*rbacv1.ClusterRole)
 			outdated.Rules = nil
 			if tc.status != "" {
 				vn.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualKubeletConditionType, Status: tc.status}}

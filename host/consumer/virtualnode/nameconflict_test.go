@@ -2,7 +2,6 @@ package virtualnode
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // sameName returns a VirtualNode with the name of virtualNode in another tenant namespace.
@@ -32,8 +32,13 @@ func sameName(cluster string) *offloadingv1beta1.VirtualNode {
 }
 
 // externalRights returns the rights of a VirtualNode outside of its namespace.
-func externalRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
-	return slices.DeleteFunc(ForgeRights(vn), func(o client.Object) bool { return o.GetNamespace() == vn.Namespace })
+func externalRights(vn *offloadingv1beta1.VirtualNode) (rights []client.Object) {
+	for _, right := range virtualkubelet.Rights(vn) {
+		if right.GetNamespace() != vn.Namespace {
+			rights = append(rights, right)
+		}
+	}
+	return rights
 }
 
 func nodeOf(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
@@ -85,7 +90,7 @@ func TestDeletionDeletesOwnObjectsBesideAnotherVirtualNodeWithTheSameName(t *tes
 	for name, other := range map[string]*offloadingv1beta1.VirtualNode{"of another provider": sameName("paris"), "of the same provider": sameName("milan")} {
 		t.Run(name, func(t *testing.T) {
 			vn := deleted(virtualNode(nil))
-			own := append(externalRights(vn), nodeOf(vn), ForgeServiceAccount(vn))
+			own := append(externalRights(vn), nodeOf(vn), virtualkubelet.ServiceAccount(vn))
 			w := pass(t, vn, append(append(peered(kubeconfig), other), own...)...)
 			for _, obj := range own {
 				err := w.Get(t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
@@ -103,7 +108,7 @@ func TestDeletionDeletesOwnObjectsBesideAnotherVirtualNodeWithTheSameName(t *tes
 
 func TestDeletionKeepsUnmanagedObjectsWithTheSameName(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "mynode", Namespace: "liqo-tenant-milan"}}
-	binding := ForgeClusterRoleBinding(virtualNode(nil))
+	binding := virtualkubelet.ClusterRoleBinding(virtualNode(nil))
 	binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "auditors"}}
 	w := pass(t, deleted(virtualNode(nil)), append(peered(kubeconfig), account, binding)...)
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(account), account))
@@ -115,8 +120,9 @@ func TestDeletionKeepsUnmanagedObjectsWithTheSameName(t *testing.T) {
 
 func TestNameConflictIsReportedInTheCondition(t *testing.T) {
 	const rename = "delete this VirtualNode and create it under another name"
-	orphan := ForgeClusterRoleBinding(sameName("paris"))
-	powerful := forgeClusterRoleBinding(virtualNode(nil), OwnRoleName(virtualNode(nil)), "cluster-admin")
+	orphan := virtualkubelet.ClusterRoleBinding(sameName("paris"))
+	powerful := virtualkubelet.ClusterRoleBinding(virtualNode(nil))
+	powerful.Name, powerful.RoleRef.Name = virtualkubelet.OwnRoleName(virtualNode(nil)), "cluster-admin"
 	for name, tc := range map[string]struct {
 		existing []client.Object
 		want     []string

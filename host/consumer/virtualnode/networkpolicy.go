@@ -44,7 +44,7 @@ func (r *Reconciler) writeNetworkPolicy(ctx context.Context, deployment *appsv1.
 		}
 		return nil
 	}
-	desired := virtualkubelet.ForgeNetworkPolicy(deployment, r.NetworkAccess)
+	desired := virtualkubelet.NetworkPolicy(deployment, r.NetworkAccess)
 	switch {
 	case !exists:
 		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {

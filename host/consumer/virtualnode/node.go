@@ -6,11 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
@@ -23,19 +21,10 @@ func (r *Reconciler) ensureNode(ctx context.Context, vn *offloadingv1beta1.Virtu
 	}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Name}, &corev1.Node{})
 	if apierrors.IsNotFound(err) {
-		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, ForgeNode(vn), client.FieldOwner(FieldManager)))
+		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, local.InitialNode(vn), client.FieldOwner(FieldManager)))
 	}
 	if err != nil {
 		return fmt.Errorf("ensuring Node %q: %w", vn.Name, err)
 	}
 	return nil
-}
-
-// ForgeNode builds the initial Node: without capacity, so that no pod is scheduled to it, and
-// with its final taints and labels.
-func ForgeNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: namespaceoffloading.ExpectedNode(vn).Labels},
-		Spec:       corev1.NodeSpec{Taints: local.Node(local.NodeInput{VirtualNode: vn}).Spec.Taints},
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // The name of a VirtualNode is unique in its namespace, but its Node and its bindings are
@@ -28,7 +29,7 @@ const maxNamed = 3
 // ensureRights creates and updates the virtual kubelet's roles and bindings. It returns a message
 // if a binding with one of the names is not managed for this VirtualNode, or "".
 func (r *Reconciler) ensureRights(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
-	for _, desired := range ForgeRights(vn) {
+	for _, desired := range virtualkubelet.Rights(vn) {
 		current := emptyLike(desired)
 		key := client.ObjectKeyFromObject(desired)
 		err := r.Client.Get(ctx, key, current)
@@ -77,7 +78,7 @@ func (r *Reconciler) update(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 
 // deleteSuperseded deletes the bindings of an earlier version.
 func (r *Reconciler) deleteSuperseded(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	for _, superseded := range supersededBindings(vn) {
+	for _, superseded := range virtualkubelet.SupersededBindings(vn) {
 		current := emptyLike(superseded)
 		err := r.Client.Get(ctx, client.ObjectKeyFromObject(superseded), current)
 		if err == nil && isSameBinding(current, superseded) {
@@ -122,7 +123,7 @@ func (r *Reconciler) deleteRights(ctx context.Context, vn *offloadingv1beta1.Vir
 	if err != nil {
 		return err
 	}
-	rights := append(ForgeRights(vn), ForgeServiceAccount(vn))
+	rights := append(virtualkubelet.Rights(vn), virtualkubelet.ServiceAccount(vn))
 	for _, desired := range slices.Backward(rights) {
 		current := emptyLike(desired)
 		err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), current)
@@ -148,7 +149,7 @@ func (r *Reconciler) deleteRights(ctx context.Context, vn *offloadingv1beta1.Vir
 // isBound reports whether the ClusterRoleBinding with the VirtualNode's name is for its virtual
 // kubelet.
 func (r *Reconciler) isBound(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
-	desired, current := ForgeClusterRoleBinding(vn), &rbacv1.ClusterRoleBinding{}
+	desired, current := virtualkubelet.ClusterRoleBinding(vn), &rbacv1.ClusterRoleBinding{}
 	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), current)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading %s: %w", title(desired), err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // applyDeployment creates or updates the Deployment of a VirtualNode's virtual kubelet, with its
@@ -20,7 +21,7 @@ func (r *Reconciler) applyDeployment(ctx context.Context, vn *offloadingv1beta1.
 	if err := r.ensureServiceAccount(ctx, vn); err != nil {
 		return nil, err
 	}
-	desired, err := ForgeDeployment(vn)
+	desired, err := virtualkubelet.Deployment(vn)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (r *Reconciler) applyDeployment(ctx context.Context, vn *offloadingv1beta1.
 	updated := current.DeepCopy()
 	updated.Labels = merged(current.Labels, desired.Labels)
 	updated.Annotations = merged(current.Annotations, desired.Annotations)
-	if !matchesDesired(desired.Spec, current.Spec) || desired.Annotations[TemplateHashAnnotation] != current.Annotations[TemplateHashAnnotation] {
+	if !matchesDesired(desired.Spec, current.Spec) || desired.Annotations[virtualkubelet.TemplateHashAnnotation] != current.Annotations[virtualkubelet.TemplateHashAnnotation] {
 		updated.Spec = desired.Spec
 	} else if equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
 		return current, nil
@@ -61,7 +62,7 @@ func merged(base, over map[string]string) map[string]string {
 }
 
 func (r *Reconciler) ensureServiceAccount(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	desired := ForgeServiceAccount(vn)
+	desired := virtualkubelet.ServiceAccount(vn)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), &corev1.ServiceAccount{})
 	if apierrors.IsNotFound(err) {
 		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)))

@@ -30,6 +30,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
@@ -85,7 +86,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 //
-// The manager needs the following rights only to grant them to virtual kubelets (ForgeRights).
+// The manager needs the following rights only to grant them to virtual kubelets (virtualkubelet.Rights).
 // The rights on leases in kube-node-lease and on Secrets in tenant namespaces are in the chart.
 //
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
@@ -271,7 +272,7 @@ func (r *Reconciler) checkPrerequisites(ctx context.Context, vn *offloadingv1bet
 	if _, err := remotecluster.Config(secret, remotecluster.Limits{}); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
-	if _, err := ForgeDeployment(vn); err != nil {
+	if _, err := virtualkubelet.Deployment(vn); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
 	return "", nil
@@ -306,7 +307,7 @@ func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1bet
 	if err != nil || len(list) > 0 {
 		return "", errors.Join(err, r.recordNamespaceMapUser(ctx, vn, list))
 	}
-	nm := ForgeNamespaceMap(string(vn.Spec.ClusterID), vn.Namespace)
+	nm := remote.NamespaceMap(string(vn.Spec.ClusterID), vn.Namespace)
 	nm.AddVirtualNode(client.ObjectKeyFromObject(vn).String())
 	err = r.Client.Create(ctx, nm)
 	if !apierrors.IsAlreadyExists(err) {

@@ -25,6 +25,8 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 const kubeconfig = `
@@ -129,7 +131,7 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "liqo-node-mynode"}, binding))
 	assert.Equal(t, "liqo-virtual-kubelet-local", binding.RoleRef.Name)
-	for _, object := range ForgeRights(virtualNode(nil)) {
+	for _, object := range virtualkubelet.Rights(virtualNode(nil)) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), object), title(object))
 	}
 	node := &corev1.Node{}
@@ -212,7 +214,7 @@ func TestDeletionRemovesPartsInOrder(t *testing.T) {
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), cordoned))
 	assert.True(t, cordoned.Spec.Unschedulable)
 
-	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	nm := remote.NamespaceMap("milan", "liqo-tenant-milan")
 	w = pass(t, vn, append(peered(kubeconfig), node, nm)...)
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{})))
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(nm), nm)), "the last VirtualNode takes the NamespaceMap along")
@@ -239,7 +241,7 @@ func TestTheNamespaceMapStaysWhileAnotherVirtualNodeOfTheProviderDrains(t *testi
 	draining := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
 		vn.Name, vn.UID, vn.DeletionTimestamp = "second", "vn-2", &now
 	})
-	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	nm := remote.NamespaceMap("milan", "liqo-tenant-milan")
 	w := pass(t, vn, append(peered(kubeconfig), draining, nm)...)
 	assert.Nil(t, w.vn, "released")
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(nm), nm), "without it the provider deletes the namespaces that the second one's pods run in")
@@ -248,7 +250,7 @@ func TestTheNamespaceMapStaysWhileAnotherVirtualNodeOfTheProviderDrains(t *testi
 func TestApplyUpdatesTheDeployment(t *testing.T) {
 	forged := func(t *testing.T) *appsv1.Deployment {
 		t.Helper()
-		deployment, err := ForgeDeployment(virtualNode(withContainer))
+		deployment, err := virtualkubelet.Deployment(virtualNode(withContainer))
 		require.NoError(t, err)
 		return deployment
 	}
@@ -274,7 +276,7 @@ func TestApplyUpdatesTheDeployment(t *testing.T) {
 		}},
 		"a scalar that was removed from the template": {updated: true, existing: func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.PriorityClassName = "high"
-			d.Annotations = map[string]string{TemplateHashAnnotation: "that of another template"}
+			d.Annotations = map[string]string{virtualkubelet.TemplateHashAnnotation: "that of another template"}
 		}},
 	}
 	for name, tc := range cases {
@@ -300,7 +302,7 @@ func TestAChangedOffloadingPatchRestartsNoVirtualKubelet(t *testing.T) {
 			vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{label}}
 		}
 	}
-	before, err := ForgeDeployment(virtualNode(patched("team")))
+	before, err := virtualkubelet.Deployment(virtualNode(patched("team")))
 	require.NoError(t, err)
 	// What the API server fills in is not written again either.
 	before.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst
@@ -342,7 +344,7 @@ func TestUncordonAfterACancelledDrain(t *testing.T) {
 }
 
 func TestANamespaceMapWithoutLabelsIsReportedInTheCondition(t *testing.T) {
-	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	nm := remote.NamespaceMap("milan", "liqo-tenant-milan")
 	nm.Labels = nil
 	w := pass(t, virtualNode(nil), append(peered(kubeconfig), nm)...)
 	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], "NamespaceMap liqo-tenant-milan/milan has no label")
@@ -387,7 +389,7 @@ func TestAVirtualNodeOutsideOfItsTenantNamespaceDoesNotBlockOthers(t *testing.T)
 		assert.Zero(t, meta.LenList(list), "%T", list)
 	}
 	t.Run("a NamespaceMap in another namespace", func(t *testing.T) {
-		unmanaged := ForgeNamespaceMap("milan", "shop")
+		unmanaged := remote.NamespaceMap("milan", "shop")
 		w := pass(t, virtualNode(nil), append(peered(kubeconfig), unmanaged)...)
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &offloadingv1beta1.NamespaceMap{}))
 		w = pass(t, deleted(virtualNode(nil)), append(peered(kubeconfig), unmanaged)...)

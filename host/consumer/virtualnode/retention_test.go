@@ -11,10 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
 func mapUsedBy(virtualNodes string) *offloadingv1beta1.NamespaceMap {
-	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	nm := remote.NamespaceMap("milan", "liqo-tenant-milan")
 	nm.UID = "map"
 	if virtualNodes != "" {
 		nm.Annotations = map[string]string{"longshore.dev/virtual-nodes": virtualNodes}

@@ -8,34 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
-
-func TestRulesRestrictWritesToNames(t *testing.T) {
-	for _, object := range ForgeRights(virtualNode(nil)) {
-		rules, isRole := rulesOf(object)
-		if !isRole {
-			continue
-		}
-		for _, rule := range *rules {
-			if rule.Resources[0] == "events" || len(rule.Verbs) == 1 && rule.Verbs[0] == "create" {
-				continue // RBAC cannot restrict by name what is created.
-			}
-			assert.Len(t, rule.ResourceNames, 1, "%s: %v", title(object), rule)
-		}
-	}
-}
 
 func TestRightsAreUpdated(t *testing.T) {
 	vn := virtualNode(nil)
-	widened := ForgeRights(vn)[1].(*rbacv1.ClusterRole)
+	widened := virtualkubelet.Rights(vn)[1].(*rbacv1.ClusterRole)
 	widened.Rules[0].ResourceNames = nil
-	old := supersededBindings(vn)[0]
-	added := supersededBindings(sameName("milan"))[0]
+	old := virtualkubelet.SupersededBindings(vn)[0]
+	added := virtualkubelet.SupersededBindings(sameName("milan"))[0]
 	added.SetNamespace("kube-system")
 	w := pass(t, vn, append(peered(kubeconfig), widened, old, added)...)
 	role := &rbacv1.ClusterRole{}
@@ -43,14 +28,6 @@ func TestRightsAreUpdated(t *testing.T) {
 	assert.Equal(t, []string{"mynode"}, role.Rules[0].ResourceNames, "a change is reverted")
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(old), &rbacv1.RoleBinding{})), "the binding of an earlier version is deleted")
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(added), &rbacv1.RoleBinding{}))
-}
-
-func TestTheOnlySecretOfTheTenantNamespaceIsTheKubeconfig(t *testing.T) {
-	rules := tenantRules(virtualNode(nil))
-	assert.Equal(t, []string{"kubeconfig"}, rules[len(rules)-1].ResourceNames)
-	for _, rule := range tenantRules(virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil })) {
-		assert.NotContains(t, rule.Resources, "secrets")
-	}
 }
 
 func TestEnsureNode(t *testing.T) {
@@ -61,13 +38,4 @@ func TestEnsureNode(t *testing.T) {
 	w = pass(t, virtualNode(nil), append(peered(kubeconfig), other)...)
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, other))
 	assert.Empty(t, other.Labels, "a Node of that name stays as it is")
-}
-
-// A role outside of the cache would be created again at each reconcile.
-func TestRoleSelector(t *testing.T) {
-	for _, right := range ForgeRights(virtualNode(nil)) {
-		if _, isRole := rulesOf(right); isRole {
-			assert.True(t, RoleSelector().Matches(labels.Set(right.GetLabels())), title(right))
-		}
-	}
 }

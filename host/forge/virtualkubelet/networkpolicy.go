@@ -43,10 +43,10 @@ func ParseNetworkAccess(text string) (*NetworkAccess, error) {
 	return access, nil
 }
 
-// ForgeNetworkPolicy builds the NetworkPolicy of a virtual kubelet, which has the name of its
+// NetworkPolicy builds the NetworkPolicy of a virtual kubelet, which has the name of its
 // Deployment. API servers call the kubelet API from addresses that no selector knows, so that it is
 // open to all: it authenticates its clients itself. Probes of kubelets are not affected.
-func ForgeNetworkPolicy(deployment *appsv1.Deployment, access *NetworkAccess) *networkingv1.NetworkPolicy {
+func NetworkPolicy(deployment *appsv1.Deployment, access *NetworkAccess) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: deployment.Name, Namespace: deployment.Namespace, Labels: deployment.Labels,

@@ -44,7 +44,7 @@ func TestTheNetworkPolicyOfAVirtualKubelet(t *testing.T) {
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 			}}
 			deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "virtual-kubelet", Args: tc.args, Ports: tc.ports}, {Name: "of-the-user"}}
-			policy := virtualkubelet.ForgeNetworkPolicy(deployment, access)
+			policy := virtualkubelet.NetworkPolicy(deployment, access)
 			assert.Equal(t, "vk-milan", policy.Name)
 			assert.True(t, metav1.IsControlledBy(policy, deployment))
 			got, err := yaml.Marshal(policy.Spec)

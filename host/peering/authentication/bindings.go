@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // Roles of consumers.
@@ -18,14 +19,12 @@ const (
 	ControlPlaneRole = "liqo-remote-controlplane"
 	// ClusterwideRole is bound in the cluster.
 	ClusterwideRole = "liqo-virtual-kubelet-remote-clusterwide"
-	// NamespaceRole is bound in offloaded namespaces.
-	NamespaceRole = "liqo-virtual-kubelet-remote"
 
 	bindingPrefix = "liqo-binding-"
 )
 
 // PeerRoles returns the names of the ClusterRoles of consumers.
-func PeerRoles() []string { return []string{ControlPlaneRole, ClusterwideRole, NamespaceRole} }
+func PeerRoles() []string { return []string{ControlPlaneRole, ClusterwideRole, provider.NamespaceRole} }
 
 // RoleBinding returns the binding of a consumer's control plane in its tenant namespace
 func RoleBinding(namespace string, consumer liqocorev1beta1.ClusterID) *rbacv1.RoleBinding {
@@ -63,7 +62,7 @@ func bindingLabels(consumer liqocorev1beta1.ClusterID) map[string]string {
 func EndAccess(ctx context.Context, c client.Client, binding *rbacv1.RoleBinding) error {
 	var err error
 	switch {
-	case binding.RoleRef.Name != NamespaceRole:
+	case binding.RoleRef.Name != provider.NamespaceRole:
 		err = c.Delete(ctx, binding)
 	case len(binding.Subjects) > 0:
 		err = c.Patch(ctx, binding.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"subjects":null}`)))

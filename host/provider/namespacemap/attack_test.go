@@ -13,6 +13,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 func bindingIn(t *testing.T, c client.Client, namespace string) *rbacv1.RoleBinding {
@@ -51,7 +52,7 @@ func TestANamespaceMapOutsideOfATenantNamespaceIsRejected(t *testing.T) {
 				"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
 				"gone": {RemoteNamespace: "gone-rome", Phase: offloadingv1beta1.MappingAccepted},
 			})
-			c, _, err := reconcileIn(t, nm, namespace, ForgeNamespace(nm, "rome", "gone", "gone-rome"))
+			c, _, err := reconcileIn(t, nm, namespace, provider.Namespace(nm, "rome", "gone", "gone-rome"))
 			require.Error(t, err)
 			assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Name: "cart-rome"}, &corev1.Namespace{})))
 			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "gone-rome"}, &corev1.Namespace{}), "nothing is deleted")
@@ -91,7 +92,7 @@ func TestAReservedNameIsRejectedWithAMessage(t *testing.T) {
 // accepted is a mapping that works, with its namespace and its binding.
 func accepted() (*offloadingv1beta1.NamespaceMap, *corev1.Namespace, *rbacv1.RoleBinding) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}})
-	return nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"), ForgeRoleBinding(nm, "rome", "shop-rome")
+	return nm, provider.Namespace(nm, "rome", "shop", "shop-rome"), provider.RoleBinding(nm, "rome", "shop-rome")
 }
 
 func TestChangesOfAManagedNamespaceAreReverted(t *testing.T) {
@@ -112,9 +113,11 @@ func TestChangesOfAManagedNamespaceAreReverted(t *testing.T) {
 		"its original name is changed": func(n *corev1.Namespace, _ *rbacv1.RoleBinding) {
 			n.Annotations[offloadingv1beta1.OriginalNameAnnotation] = "cart"
 		},
-		"all of it is replaced":                  func(n *corev1.Namespace, _ *rbacv1.RoleBinding) { n.Labels, n.Annotations = nil, nil },
-		"the binding's metadata is removed":      func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Labels, b.Annotations = nil, nil },
-		"another subject is in the binding":      func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, subject("oslo")) },
+		"all of it is replaced":             func(n *corev1.Namespace, _ *rbacv1.RoleBinding) { n.Labels, n.Annotations = nil, nil },
+		"the binding's metadata is removed": func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Labels, b.Annotations = nil, nil },
+		"another subject is in the binding": func(_ *corev1.Namespace, b *rbacv1.RoleBinding) {
+			b.Subjects = append(b.Subjects, provider.ConsumerGroup("oslo"))
+		},
 		"the binding has no subject":             func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Subjects = nil },
 		"metadata of others is none of our care": func(n *corev1.Namespace, b *rbacv1.RoleBinding) { n.Labels["team"], b.Labels["team"] = "x", "x" },
 	}
@@ -133,7 +136,7 @@ func TestChangesOfAManagedNamespaceAreReverted(t *testing.T) {
 			assert.Equal(t, kept, restored.Labels["team"])
 			got := bindingIn(t, c, "shop-rome")
 			assert.True(t, OwnedBy(got, nm, "rome"))
-			assert.Equal(t, []rbacv1.Subject{subject("rome")}, got.Subjects)
+			assert.Equal(t, []rbacv1.Subject{provider.ConsumerGroup("rome")}, got.Subjects)
 		})
 	}
 }
@@ -164,7 +167,7 @@ func TestANamespaceOfAFormerTenantIsNotAdopted(t *testing.T) {
 	reused.Name = "liqo-tenant-rome"
 	c, _, err := reconcileIn(t, nm, namespace, binding, reused)
 	require.ErrorIs(t, err, errNotManaged)
-	assert.Equal(t, []rbacv1.Subject{subject("rome")}, bindingIn(t, c, "shop-rome").Subjects)
+	assert.Equal(t, []rbacv1.Subject{provider.ConsumerGroup("rome")}, bindingIn(t, c, "shop-rome").Subjects)
 }
 
 func TestANamespaceThatIsNotInTheStatusIsDeleted(t *testing.T) {

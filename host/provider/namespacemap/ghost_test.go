@@ -19,6 +19,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // foreign is a finalizer of the consumer's.
@@ -114,7 +115,7 @@ func TestRightsEndWhenTheNamespaceMapIsGone(t *testing.T) {
 			spec := nm.Spec.DeepCopy()
 			built, err := scheme.New()
 			require.NoError(t, err)
-			others := ForgeRoleBinding(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "milan"}}, "oslo", "shop-oslo")
+			others := provider.RoleBinding(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "milan"}}, "oslo", "shop-oslo")
 			c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm, namespace, binding, others, tenant("rome")).WithStatusSubresource(nm).Build()
 			r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}
 			_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: key})
@@ -138,7 +139,7 @@ func TestRightsEndWhenTheNamespaceMapIsGone(t *testing.T) {
 			}, Spec: *spec})))
 			_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: key})
 			require.NoError(t, err)
-			assert.Equal(t, []rbacv1.Subject{subject("rome")}, bindingIn(t, c, "shop-rome").Subjects, "the same NamespaceMap gives them again")
+			assert.Equal(t, []rbacv1.Subject{provider.ConsumerGroup("rome")}, bindingIn(t, c, "shop-rome").Subjects, "the same NamespaceMap gives them again")
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // cleanupBinding is the RoleBinding that gives the manager the rights of the consumer in a kept
@@ -120,7 +121,7 @@ func (p *pass) bindCleanup(ctx context.Context, namespace string) error {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: cleanupBinding, Namespace: namespace, Labels: map[string]string{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue},
 		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RemoteRole},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: provider.NamespaceRole},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: review.Status.UserInfo.Username}},
 	})
 	if client.IgnoreAlreadyExists(err) != nil {

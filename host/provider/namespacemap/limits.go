@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,10 +18,8 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
-
-// QuotaName is the name of the ResourceQuota in each namespace of a consumer.
-const QuotaName = "longshore-consumer"
 
 // CustomCountsAfter is how long after the manager's start ResourceQuotas begin to count custom resources. Kubernetes
 // discovers their kinds every half minute, and refuses all objects of a kind that a ResourceQuota counts before that.
@@ -104,21 +101,6 @@ func (r *Reconciler) untilCustomCounts() time.Duration {
 	return 0
 }
 
-// forgeQuota builds the ResourceQuota of a remote namespace.
-func forgeQuota(nm *offloadingv1beta1.NamespaceMap, origin, remote string, hard corev1.ResourceList) *corev1.ResourceQuota {
-	return &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: QuotaName, Namespace: remote,
-			Labels: map[string]string{
-				liqocorev1beta1.ManagedByLabel:       liqocorev1beta1.ManagedByValue,
-				liqocorev1beta1.RemoteClusterIDLabel: origin,
-			},
-			Annotations: map[string]string{offloadingv1beta1.ManagedByNamespaceMapAnnotation: Owner(nm)},
-		},
-		Spec: corev1.ResourceQuotaSpec{Hard: hard},
-	}
-}
-
 // readQuotas reads the ResourceQuotas in all namespaces of the consumer.
 func (p *pass) readQuotas(ctx context.Context) error {
 	p.quotas = map[string]*corev1.ResourceQuota{}
@@ -130,7 +112,7 @@ func (p *pass) readQuotas(ctx context.Context) error {
 		return fmt.Errorf("listing the ResourceQuotas of consumer %q: %w", p.origin, err)
 	}
 	for i := range list.Items {
-		if list.Items[i].Name == QuotaName {
+		if list.Items[i].Name == provider.QuotaName {
 			p.quotas[list.Items[i].Namespace] = &list.Items[i]
 		}
 	}
@@ -167,13 +149,13 @@ func (p *pass) ensureQuota(ctx context.Context, remote string, isNew bool) error
 			return isCustomCount(name) && !counts(current, name)
 		})
 	}
-	desired := forgeQuota(p.nm, p.origin, remote, hard)
+	desired := provider.ResourceQuota(p.nm, p.origin, remote, hard)
 	if current == nil {
 		if !isNew && !p.spend() {
 			return errCut
 		}
 		if err := p.r.Client.Create(ctx, desired); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("creating ResourceQuota %s/%s: %w", remote, QuotaName, err)
+			return fmt.Errorf("creating ResourceQuota %s/%s: %w", remote, provider.QuotaName, err)
 		}
 		p.quotas[remote] = desired
 		return errCut // The event of its status is next.
@@ -188,7 +170,7 @@ func (p *pass) ensureQuota(ctx context.Context, remote string, isNew bool) error
 	}
 	current.Spec = desired.Spec
 	if err := p.r.Client.Patch(ctx, current, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("restoring ResourceQuota %s/%s: %w", remote, QuotaName, err)
+		return fmt.Errorf("restoring ResourceQuota %s/%s: %w", remote, provider.QuotaName, err)
 	}
 	return isCounted(current)
 }

@@ -12,14 +12,8 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/peering/authentication"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
-
-// RemoteRole is the ClusterRole of a consumer's group in its remote namespaces.
-const RemoteRole = authentication.NamespaceRole
-
-// Owner returns the value of the annotation with the NamespaceMap of an object.
-func Owner(nm *offloadingv1beta1.NamespaceMap) string { return nm.Namespace + "/" + nm.Name }
 
 // Consumer returns the cluster ID of the consumer of a tenant namespace. The labels of the
 // namespace identify the consumer, and not those of its objects: the consumer can only change the
@@ -38,7 +32,7 @@ func Consumer(tenant *corev1.Namespace) (string, error) {
 // OwnedBy reports whether the metadata of an object identify this NamespaceMap and its consumer. A
 // NamespaceMap with the same name that another consumer replicates later does not own it.
 func OwnedBy(obj metav1.Object, nm *offloadingv1beta1.NamespaceMap, origin string) bool {
-	return obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == Owner(nm) &&
+	return obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == provider.Owner(nm) &&
 		obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel] == origin
 }
 
@@ -54,40 +48,6 @@ func isManaged(namespace *corev1.Namespace, binding *rbacv1.RoleBinding, nm *off
 func isMappedFrom(namespace *corev1.Namespace, local string, current offloadingv1beta1.RemoteNamespaceStatus) bool {
 	return namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation] == local ||
 		current.RemoteNamespace == namespace.Name && current.IsAccepted()
-}
-
-// ForgeNamespace builds the remote namespace of a local namespace.
-func ForgeNamespace(nm *offloadingv1beta1.NamespaceMap, origin, local, remote string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   remote,
-		Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: origin},
-		Annotations: map[string]string{
-			offloadingv1beta1.ManagedByNamespaceMapAnnotation: Owner(nm),
-			offloadingv1beta1.OriginalNameAnnotation:          local,
-		},
-	}}
-}
-
-// ForgeRoleBinding builds the RoleBinding of the consumer's group, which has the name of its cluster
-// ID.
-func ForgeRoleBinding(nm *offloadingv1beta1.NamespaceMap, origin, remote string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      nm.Namespace,
-			Namespace: remote,
-			Labels: map[string]string{
-				liqocorev1beta1.ManagedByLabel:       liqocorev1beta1.ManagedByValue,
-				liqocorev1beta1.RemoteClusterIDLabel: origin,
-			},
-			Annotations: map[string]string{offloadingv1beta1.ManagedByNamespaceMapAnnotation: Owner(nm)},
-		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RemoteRole},
-		Subjects: []rbacv1.Subject{subject(origin)},
-	}
-}
-
-func subject(origin string) rbacv1.Subject {
-	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}
 }
 
 // restoreMetadata sets the desired labels and annotations and reports whether that changed the

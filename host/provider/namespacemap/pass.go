@@ -15,6 +15,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -187,7 +188,7 @@ func (p *pass) create(ctx context.Context, local, remote string) error {
 		return errCut
 	}
 	p.owned++
-	if err := p.r.Client.Create(ctx, ForgeNamespace(p.nm, p.origin, local, remote)); err != nil {
+	if err := p.r.Client.Create(ctx, provider.Namespace(p.nm, p.origin, local, remote)); err != nil {
 		return fmt.Errorf("creating namespace %q: %w", remote, err)
 	}
 	return nil
@@ -196,7 +197,7 @@ func (p *pass) create(ctx context.Context, local, remote string) error {
 // restore restores labels and annotations of a managed namespace.
 func (p *pass) restore(ctx context.Context, namespace *corev1.Namespace, local string) error {
 	before := namespace.DeepCopy()
-	if !restoreMetadata(namespace, ForgeNamespace(p.nm, p.origin, local, namespace.Name)) {
+	if !restoreMetadata(namespace, provider.Namespace(p.nm, p.origin, local, namespace.Name)) {
 		return nil
 	}
 	if err := p.r.Client.Patch(ctx, namespace, client.MergeFrom(before)); err != nil {
@@ -209,7 +210,7 @@ func (p *pass) restore(ctx context.Context, namespace *corev1.Namespace, local s
 
 // ensureBinding ensures that only the consumer's group is bound in the namespace.
 func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, remote string, isNew bool) error {
-	desired := ForgeRoleBinding(p.nm, p.origin, remote)
+	desired := provider.RoleBinding(p.nm, p.origin, remote)
 	var err error
 	switch {
 	case binding == nil && !isNew && !p.spend():
@@ -226,7 +227,7 @@ func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, r
 		}
 	}
 	if client.IgnoreAlreadyExists(err) != nil {
-		return fmt.Errorf("binding role %s in namespace %q: %w", RemoteRole, remote, err)
+		return fmt.Errorf("binding role %s in namespace %q: %w", provider.NamespaceRole, remote, err)
 	}
 	return nil
 }
@@ -327,10 +328,10 @@ func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (i
 	// The cached NamespaceMap can be older than the cached namespaces.
 	live := &offloadingv1beta1.NamespaceMap{}
 	if err := p.r.APIReader.Get(ctx, client.ObjectKeyFromObject(p.nm), live); err != nil {
-		return len(unlisted), fmt.Errorf("reading NamespaceMap %s: %w", Owner(p.nm), err)
+		return len(unlisted), fmt.Errorf("reading NamespaceMap %s: %w", provider.Owner(p.nm), err)
 	}
 	if live.ResourceVersion != p.nm.ResourceVersion {
-		return len(unlisted), fmt.Errorf("NamespaceMap %s: %w", Owner(p.nm), errStale)
+		return len(unlisted), fmt.Errorf("NamespaceMap %s: %w", provider.Owner(p.nm), errStale)
 	}
 	var errs []error
 	left := 0

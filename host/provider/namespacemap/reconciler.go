@@ -40,6 +40,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	kitevents "github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
@@ -197,7 +198,7 @@ func (r *Reconciler) reconcileRequest(ctx context.Context, request reconcile.Req
 	var errs []error
 	for i := range bindings.Items {
 		binding := &bindings.Items[i]
-		if binding.RoleRef.Name == RemoteRole && binding.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == request.String() && len(binding.Subjects) > 0 {
+		if binding.RoleRef.Name == provider.NamespaceRole && binding.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == request.String() && len(binding.Subjects) > 0 {
 			ctrl.LoggerFrom(ctx).Info("NamespaceMap is gone, ending the consumer's access", "namespace", binding.Namespace)
 			errs = append(errs, authentication.EndAccess(ctx, r.Client, binding))
 		}
@@ -212,7 +213,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 	}
 	if nm.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(nm, offloadingv1beta1.NamespaceMapFinalizer) {
 		if err := r.Client.Update(ctx, nm); err != nil {
-			return ctrl.Result{}, fmt.Errorf("adding the finalizer to NamespaceMap %s: %w", Owner(nm), err)
+			return ctrl.Result{}, fmt.Errorf("adding the finalizer to NamespaceMap %s: %w", provider.Owner(nm), err)
 		}
 		return ctrl.Result{}, nil
 	}
@@ -232,7 +233,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 	err = errors.Join(err, r.ensure(ctx, p, desired))
 	if !equality.Semantic.DeepEqual(before.Status, nm.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, nm, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
-			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of NamespaceMap %s: %w", Owner(nm), patchErr))
+			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of NamespaceMap %s: %w", provider.Owner(nm), patchErr))
 		}
 	}
 	if p.isCut {
@@ -266,7 +267,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, nm *offloadingv1beta1.
 		return nil
 	}
 	if err := r.Client.Update(ctx, nm); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the finalizer of NamespaceMap %s: %w", Owner(nm), err)
+		return fmt.Errorf("removing the finalizer of NamespaceMap %s: %w", provider.Owner(nm), err)
 	}
 	return nil
 }

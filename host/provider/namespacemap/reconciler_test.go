@@ -18,6 +18,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 type mapping = map[string]offloadingv1beta1.RemoteNamespaceStatus
@@ -109,7 +110,7 @@ func TestAnUnmanagedNamespaceIsNotAdopted(t *testing.T) {
 
 func TestAMappingThatIsNoLongerDesiredIsRemovedWithItsNamespace(t *testing.T) {
 	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}})
-	c, _, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"))
+	c, _, err := reconcileOnce(t, nm, provider.Namespace(nm, "rome", "shop", "shop-rome"))
 	require.NoError(t, err)
 	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase, "until the namespace is gone")
 	assert.Error(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
@@ -124,7 +125,7 @@ func TestAMappingThatIsNoLongerDesiredIsRemovedWithItsNamespace(t *testing.T) {
 // A namespace that does not end says why, in the status that the consumer reads.
 func TestTheConsumerLearnsWhatKeepsANamespace(t *testing.T) {
 	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}})
-	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
+	namespace := provider.Namespace(nm, "rome", "shop", "shop-rome")
 	at := metav1.Now()
 	namespace.DeletionTimestamp, namespace.Finalizers = &at, []string{"example.com/keep"}
 	namespace.Status.Conditions = []corev1.NamespaceCondition{
@@ -195,7 +196,7 @@ func TestAnAcceptedMappingKeepsItsRemoteNamespace(t *testing.T) {
 	// "cart" comes later, and first in the alphabet.
 	desired := map[string]string{"cart": "shared", "shop": "shared"}
 	nm := namespaceMap(desired, mapping{"shop": {RemoteNamespace: "shared", Phase: offloadingv1beta1.MappingAccepted}})
-	c, seen, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
+	c, seen, err := reconcileOnce(t, nm, provider.Namespace(nm, "rome", "shop", "shared"))
 	require.NoError(t, err, "only another mapping can help, and that is an event")
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `already mapped to local namespace "shop"`)
@@ -207,7 +208,7 @@ func TestAnAcceptedMappingKeepsItsRemoteNamespace(t *testing.T) {
 func TestTheRemoteNamespaceOfAnotherMappingIsNotAdopted(t *testing.T) {
 	// "shop" is no longer desired, and the cache still has its namespace.
 	nm := namespaceMap(map[string]string{"cart": "shared"}, nil)
-	c, seen, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
+	c, seen, err := reconcileOnce(t, nm, provider.Namespace(nm, "rome", "shop", "shared"))
 	require.NoError(t, err, "the deletion of the namespace causes an event")
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `belongs to local namespace "shop"`)
@@ -216,7 +217,7 @@ func TestTheRemoteNamespaceOfAnotherMappingIsNotAdopted(t *testing.T) {
 
 func TestATerminatingNamespaceIsWaitedForWithoutAnEvent(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}})
-	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
+	namespace := provider.Namespace(nm, "rome", "shop", "shop-rome")
 	now := metav1.Now()
 	namespace.Finalizers, namespace.DeletionTimestamp = []string{"example.com/slow"}, &now
 	c, seen, err := reconcileOnce(t, nm, namespace)
@@ -277,7 +278,7 @@ func TestANamespaceMapThatIsNotReplicatedIsIgnored(t *testing.T) {
 func TestAStatusDoesNotWithdrawTheNamespaceOfADesiredMapping(t *testing.T) {
 	accepted := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, mapping{"shop": accepted, "evil": accepted})
-	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
+	namespace := provider.Namespace(nm, "rome", "shop", "shop-rome")
 	namespace.UID = "the first"
 	c, _, err := reconcileOnce(t, nm, namespace)
 	require.NoError(t, err)

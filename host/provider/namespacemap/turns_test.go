@@ -20,6 +20,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // turns makes passes over one NamespaceMap, and counts the requests of each.
@@ -110,7 +111,7 @@ func TestNamespacesThatAreBeingDeletedCostNothing(t *testing.T) {
 	now := metav1.Now()
 	var terminating []client.Object
 	for local, remote := range mappings("shop", 2*portion) {
-		namespace := ForgeNamespace(nm, "rome", local, remote)
+		namespace := provider.Namespace(nm, "rome", local, remote)
 		namespace.Finalizers, namespace.DeletionTimestamp = []string{"kubernetes"}, &now
 		terminating = append(terminating, namespace)
 		nm.Status.CurrentMapping[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingTerminating}
@@ -132,7 +133,7 @@ func TestFewNamespacesOfAConsumerAreDeletedAtATime(t *testing.T) {
 	nm, start := namespaceMap(nil, mapping{}), time.Now()
 	var existing []client.Object
 	for local, remote := range mappings("shop", 2*maxEnding+5) {
-		namespace := ForgeNamespace(nm, "rome", local, remote)
+		namespace := provider.Namespace(nm, "rome", local, remote)
 		namespace.Finalizers = []string{"kubernetes"} // It stays while it is being deleted.
 		existing = append(existing, namespace)
 		nm.Status.CurrentMapping[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
@@ -230,7 +231,7 @@ func TestANamespaceMapHasABoundedNumberOfMappings(t *testing.T) {
 	for local, remote := range desired {
 		if local >= "shop-0600" { // 900 have a namespace.
 			current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
-			existing = append(existing, ForgeNamespace(nm, "rome", local, remote), ForgeRoleBinding(nm, "rome", remote))
+			existing = append(existing, provider.Namespace(nm, "rome", local, remote), provider.RoleBinding(nm, "rome", remote))
 		}
 	}
 	r := newTurns(t, nm, existing...)
@@ -254,7 +255,7 @@ func TestTheStatusIsBounded(t *testing.T) {
 	nm := namespaceMap(mappings("shop", 3), current)
 	for local, remote := range mappings("ending", offloadingv1beta1.MaxStatuses-1) {
 		current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingTerminating}
-		namespace := ForgeNamespace(nm, "rome", local, remote)
+		namespace := provider.Namespace(nm, "rome", local, remote)
 		namespace.Finalizers, namespace.DeletionTimestamp = []string{"kubernetes"}, &now
 		existing = append(existing, namespace)
 	}
@@ -267,7 +268,7 @@ func TestTheStatusIsBounded(t *testing.T) {
 // TestAConsumerHasOneNamespaceMap: further ones are from before the API server refused them.
 func TestAConsumerHasOneNamespaceMap(t *testing.T) {
 	nm := namespaceMap(mappings("shop", 2*maxRefused), mapping{"shop-0000": {RemoteNamespace: "shop-0000-rome", Phase: offloadingv1beta1.MappingAccepted}})
-	r := newTurns(t, nm, ForgeNamespace(nm, "rome", "shop-0000", "shop-0000-rome"))
+	r := newTurns(t, nm, provider.Namespace(nm, "rome", "shop-0000", "shop-0000-rome"))
 	r.reconciler.ClusterID = "turin"
 	assert.False(t, r.pass(), "only its end helps")
 	assert.Equal(t, 1, r.namespaces())
@@ -351,7 +352,7 @@ func TestLimitsAreInEffectBeforeTheConsumerHasRights(t *testing.T) {
 
 	// What becomes free goes to others.
 	quota := &corev1.ResourceQuota{}
-	require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-0000-rome", Name: QuotaName}, quota))
+	require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-0000-rome", Name: provider.QuotaName}, quota))
 	require.NoError(t, r.Delete(t.Context(), quota))
 	nm := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, r.Get(t.Context(), client.ObjectKeyFromObject(r.nm), nm))
@@ -363,9 +364,9 @@ func TestLimitsAreInEffectBeforeTheConsumerHasRights(t *testing.T) {
 
 func TestANamespaceThatExistsGetsLimitsAndKeepsThoseOfAnAdministrator(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome", "blog": "blog-rome"}, nil)
-	custom := forgeQuota(nm, "rome", "blog-rome", corev1.ResourceList{"services": resource.MustParse("99")})
+	custom := provider.ResourceQuota(nm, "rome", "blog-rome", corev1.ResourceList{"services": resource.MustParse("99")})
 	custom.Annotations[offloadingv1beta1.CustomLimitsAnnotation] = "true"
-	r := newTurns(t, nm, custom, ForgeNamespace(nm, "rome", "shop", "shop-rome"), ForgeRoleBinding(nm, "rome", "shop-rome"), ForgeNamespace(nm, "rome", "blog", "blog-rome"))
+	r := newTurns(t, nm, custom, provider.Namespace(nm, "rome", "shop", "shop-rome"), provider.RoleBinding(nm, "rome", "shop-rome"), provider.Namespace(nm, "rome", "blog", "blog-rome"))
 	r.reconciler.Limits = testLimits
 	r.pass()
 	status := statusOf(t, r)
@@ -374,7 +375,7 @@ func TestANamespaceThatExistsGetsLimitsAndKeepsThoseOfAnAdministrator(t *testing
 	assert.Equal(t, map[string]string{"shop-rome": "4", "blog-rome": "0"}, r.quotas())
 
 	quota := &corev1.ResourceQuota{}
-	require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: QuotaName}, quota))
+	require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: provider.QuotaName}, quota))
 	quota.Spec.Hard = corev1.ResourceList{"services": resource.MustParse("9999")}
 	require.NoError(t, r.Update(t.Context(), quota))
 	r.pass()
@@ -393,7 +394,7 @@ func TestCustomResourcesAreCountedWhenKubernetesKnowsTheirKinds(t *testing.T) {
 	}}
 	limits := func() map[corev1.ResourceName]string {
 		quota := &corev1.ResourceQuota{}
-		require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: QuotaName}, quota))
+		require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: provider.QuotaName}, quota))
 		hard := map[corev1.ResourceName]string{}
 		for name, amount := range quota.Spec.Hard {
 			hard[name] = amount.String()

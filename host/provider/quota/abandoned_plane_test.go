@@ -14,7 +14,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	provided "github.com/longshore-dev/longshore/host/provider/shadowpod"
+	forge "github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 const tenantNamespace = "liqo-tenant-rome"
@@ -51,7 +51,7 @@ func TestPodsOfADeletedSliceCount(t *testing.T) {
 		return asFirst.Create(t.Context(), running) == nil
 	}, soon, tick, "the first slice is granted")
 	require.NoError(t, asFirst.Create(t.Context(), ending))
-	pod := provided.ForgePod(ending)
+	pod := forge.Pod(ending)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = "node", ptr.To[int64](31536000)
 	pod.Spec.AutomountServiceAccountToken = ptr.To(false)
 	require.NoError(t, p.admin.Create(t.Context(), pod))

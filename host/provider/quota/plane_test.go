@@ -41,6 +41,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	forge "github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/provider/admission/shadowpod"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 	provided "github.com/longshore-dev/longshore/host/provider/shadowpod"
@@ -390,7 +391,7 @@ func TestAPodThatEndsKeepsItsQuota(t *testing.T) {
 
 	shadow := shadowPod("web", "4")
 	require.NoError(t, p.consumer.Create(t.Context(), shadow))
-	pod := provided.ForgePod(shadow)
+	pod := forge.Pod(shadow)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = "node", ptr.To[int64](31536000)
 	pod.Spec.AutomountServiceAccountToken = ptr.To(false)
 	require.NoError(t, p.admin.Create(t.Context(), pod))

@@ -24,8 +24,8 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
-	"github.com/longshore-dev/longshore/host/provider/shadowendpointslice"
 )
 
 const (
@@ -122,7 +122,7 @@ func shadow(name string) *offloadingv1beta1.ShadowEndpointSlice {
 				discoveryv1.LabelServiceName: "web", offloadingv1beta1.OriginLabel: "rome",
 				discoveryv1.LabelManagedBy: "endpointslice.reflection.liqo.io",
 			},
-			Annotations: map[string]string{shadowendpointslice.DirectConnectionsDataAnnotation: "{}"},
+			Annotations: map[string]string{provider.DirectConnectionsDataAnnotation: "{}"},
 		},
 		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
 			AddressType: discoveryv1.AddressTypeIPv4,

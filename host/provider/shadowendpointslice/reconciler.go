@@ -32,6 +32,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
@@ -147,7 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			"The EndpointSlice is not updated, because the addresses of cluster %q cannot be translated: %v. The administrator of the provider completes the Configuration.", originOf(shadow), err)
 		return ctrl.Result{}, fmt.Errorf("translating the addresses of ShadowEndpointSlice %s: %w", request, err)
 	}
-	desired, leftOut := Forge(shadow, isReachable(cluster), addresses)
+	desired, leftOut := provider.EndpointSlice(shadow, isReachable(cluster), addresses.Translate)
 	if len(leftOut) > 0 {
 		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonNotTranslated, actionCreate,
 			"Endpoints are left out of the EndpointSlice: %s", strings.Join(leftOut, "; "))

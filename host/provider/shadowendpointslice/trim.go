@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
 
@@ -27,7 +28,7 @@ func Trim(object any) (any, error) {
 	switch slice := object.(type) {
 	case *offloadingv1beta1.ShadowEndpointSlice:
 		slice.ManagedFields = nil
-		delete(slice.Annotations, DirectConnectionsDataAnnotation)
+		delete(slice.Annotations, provider.DirectConnectionsDataAnnotation)
 		template := &slice.Spec.Template
 		for i := range template.Endpoints {
 			template.Endpoints[i].DeprecatedTopology = nil

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
 
@@ -41,7 +43,7 @@ func TestTrim(t *testing.T) {
 		"a slice of Kubernetes' controller": {edit: func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Spec.Template.Endpoints = endpoints(100) }},
 		"what is not read": {edit: func(s *offloadingv1beta1.ShadowEndpointSlice) {
 			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxCached)}}
-			s.Annotations[DirectConnectionsDataAnnotation] = strings.Repeat("a", maxCached)
+			s.Annotations[provider.DirectConnectionsDataAnnotation] = strings.Repeat("a", maxCached)
 			s.Spec.Template.Endpoints = endpoints(1)
 			s.Spec.Template.Endpoints[0].DeprecatedTopology = map[string]string{"a": strings.Repeat("a", maxCached)}
 		}},
@@ -78,15 +80,15 @@ func TestTrim(t *testing.T) {
 				assert.Empty(t, shadow.Spec.Template)
 				return
 			}
-			want, _ := Forge(before, true, remapped{})
-			got, _ := Forge(shadow, true, remapped{})
+			want, _ := provider.EndpointSlice(before, true, address.Identity{}.Translate)
+			got, _ := provider.EndpointSlice(shadow, true, address.Identity{}.Translate)
 			assert.Equal(t, want, got, "what is cached makes the same EndpointSlice")
 		})
 	}
 }
 
 func TestTrimKeepsTheOwnerOfALargeEndpointSlice(t *testing.T) {
-	slice, _ := Forge(newShadow(endpoints(1000)...), true, remapped{})
+	slice, _ := provider.EndpointSlice(newShadow(endpoints(1000)...), true, address.Identity{}.Translate)
 	trimmed, err := Trim(slice)
 	require.NoError(t, err)
 	assert.Same(t, slice, trimmed)

@@ -20,6 +20,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
@@ -75,7 +76,7 @@ func TestOwnershipIsRestored(t *testing.T) {
 				require.NoError(t, out.err)
 				assert.Equal(t, tc.writes, out.writes)
 				require.NotNil(t, out.pod)
-				want := ownershipOf(ForgePod(tc.shadow))
+				want := ownershipOf(provider.Pod(tc.shadow))
 				assert.Subset(t, out.pod.Labels, want.Labels)
 				assert.Subset(t, out.pod.Annotations, want.Annotations)
 			})

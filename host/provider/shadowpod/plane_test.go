@@ -33,6 +33,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
@@ -315,7 +316,7 @@ func (r *rig) createPodOfEarlierVersion(t *testing.T) {
 	t.Helper()
 	shadow := newShadow("earlier")
 	r.create(t, shadow)
-	pod := shadowpod.ForgePod(shadow)
+	pod := provider.Pod(shadow)
 	delete(pod.Annotations, podupdate.AppliedAnnotation)
 	pod.Annotations["longshore.dev/supports"] = "deletion-grace-period"
 	require.NoError(t, r.milan.Create(t.Context(), pod, client.FieldOwner("shadow-pod")))

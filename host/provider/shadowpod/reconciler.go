@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
@@ -173,7 +174,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 		}
 		return result, r.reportStatus(ctx, shadow, pod)
 	}
-	want := ForgePod(shadow)
+	want := provider.Pod(shadow)
 	result, err := r.sync(ctx, shadow, pod, want)
 	// A pod that has ended is not created again, whatever keeps it from being changed.
 	return result, errors.Join(err, r.reportStatus(ctx, shadow, pod))
@@ -230,7 +231,7 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 	if wait > 0 {
 		return nil, &pausedError{left: wait}
 	}
-	pod = ForgePod(shadow)
+	pod = provider.Pod(shadow)
 	if err := r.translateHostAliases(ctx, shadow, pod); err != nil {
 		return nil, errors.Join(err, r.reportRefusal(ctx, shadow, nil, err.Error()))
 	}
@@ -296,7 +297,7 @@ func (r *Reconciler) checkOwner(ctx context.Context, shadow *offloadingv1beta1.S
 // restoreOwnership restores the labels and annotations by which the consumer recognizes the
 // pod. Without them the consumer concludes that the pod is gone.
 func (r *Reconciler) restoreOwnership(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (ctrl.Result, error) {
-	want := ownershipOf(ForgePod(shadow))
+	want := ownershipOf(provider.Pod(shadow))
 	// Other keys stay as they are.
 	maps.Copy(want.Labels, withoutKeys(pod.Labels, want.Labels))
 	maps.Copy(want.Annotations, withoutKeys(pod.Annotations, want.Annotations))

@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
 
@@ -43,7 +44,7 @@ func shadow(change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.Shadow
 }
 
 func ownPod(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, age time.Duration) *corev1.Pod {
-	pod := ForgePod(s)
+	pod := provider.Pod(s)
 	pod.UID, pod.CreationTimestamp, pod.Status.Phase = "pod-1", metav1.NewTime(noon.Add(-age)), phase
 	return pod
 }
@@ -327,16 +328,16 @@ func TestChangesOfLabelsAndAnnotationsAreIndependent(t *testing.T) {
 	s.Labels["new"] = "x"
 	out := state{shadow: s, pod: pod}.reconcile(t)
 	require.NoError(t, out.err)
-	assert.Equal(t, ForgePod(s).Labels, out.pod.Labels)
-	assert.Equal(t, ForgePod(s).Annotations, out.pod.Annotations)
+	assert.Equal(t, provider.Pod(s).Labels, out.pod.Labels)
+	assert.Equal(t, provider.Pod(s).Annotations, out.pod.Annotations)
 
 	s = running()
 	pod = ownPod(s, corev1.PodRunning, 0)
 	s.Annotations["new"] = "x"
 	out = state{shadow: s, pod: pod}.reconcile(t)
 	require.NoError(t, out.err)
-	assert.Equal(t, ForgePod(s).Labels, out.pod.Labels)
-	assert.Equal(t, ForgePod(s).Annotations, out.pod.Annotations)
+	assert.Equal(t, provider.Pod(s).Labels, out.pod.Labels)
+	assert.Equal(t, provider.Pod(s).Annotations, out.pod.Annotations)
 }
 
 // No pod is created for a ShadowPod that is terminal or being deleted.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
 // forbiddenSpecs are specs that the baseline level forbids, and a part of the reason.
@@ -85,7 +86,7 @@ func TestSecurityViolation(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := ForgePod(shadow(nil))
+			pod := provider.Pod(shadow(nil))
 			if tc.change != nil {
 				tc.change(&pod.Spec)
 			}
@@ -117,16 +118,4 @@ func TestRunningPodIsNotRefused(t *testing.T) {
 	out := state{shadow: s, live: pod}.reconcile(t)
 	assert.NotContains(t, out.writes, "patch shadowpod status")
 	assert.Contains(t, out.writes, "patch pod")
-}
-
-// A pod without a grace period is gone at once, whether or not its containers are.
-func TestAPodIsEndedByItsKubelet(t *testing.T) {
-	for name, tc := range map[string]struct{ period, want *int64 }{
-		"the default": {}, "none": {ptr.To[int64](0), ptr.To[int64](1)}, "another": {ptr.To[int64](90), ptr.To[int64](90)},
-	} {
-		s := shadow(nil)
-		s.Spec.Pod.TerminationGracePeriodSeconds = tc.period
-		assert.Equal(t, tc.want, ForgePod(s).Spec.TerminationGracePeriodSeconds, name)
-		assert.Equal(t, tc.period, s.Spec.Pod.TerminationGracePeriodSeconds, name)
-	}
 }

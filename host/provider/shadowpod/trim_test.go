@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
@@ -28,7 +29,7 @@ func TestFinishedShadowPodsAreCachedWithoutTheirSpecs(t *testing.T) {
 			require.NoError(t, err)
 			assert.Same(t, shadow, trimmed)
 			assert.Empty(t, shadow.ManagedFields)
-			assert.Equal(t, ownershipOf(ForgePod(before)), ownershipOf(ForgePod(shadow)), "the ownership of its pod is kept")
+			assert.Equal(t, ownershipOf(provider.Pod(before)), ownershipOf(provider.Pod(shadow)), "the ownership of its pod is kept")
 			assert.Equal(t, isFinished, len(shadow.Spec.Pod.Containers) == 0)
 			assert.Equal(t, isFinished, shadow.Annotations["note"] == "")
 		})

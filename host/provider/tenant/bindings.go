@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -76,7 +77,7 @@ func (r *Reconciler) unbindNamespaces(ctx context.Context, tenant *authv1beta1.T
 	var errs []error
 	for i := range list.Items {
 		binding := &list.Items[i]
-		if binding.RoleRef.Name == authentication.NamespaceRole && slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
+		if binding.RoleRef.Name == provider.NamespaceRole && slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
 			return s.Kind == rbacv1.GroupKind && s.Name == group
 		}) {
 			errs = append(errs, authentication.EndAccess(ctx, r.Client, binding))

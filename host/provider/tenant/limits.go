@@ -17,8 +17,8 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
-	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 )
 
 // limit keeps the ResourceQuota of a tenant namespace, which ends with the Tenant. It bounds custom resources, and so
@@ -33,7 +33,7 @@ func (r *Reconciler) limit(ctx context.Context, tenant *authv1beta1.Tenant) (tim
 	if left := r.LimitsFrom.Sub(r.Clock.Now()); left > 0 {
 		return left, nil
 	}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: namespacemap.QuotaName}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: provider.QuotaName}}
 	if _, err := ctrl.CreateOrPatch(ctx, r.Client, quota, func() error {
 		if quota.Annotations[offloadingv1beta1.CustomLimitsAnnotation] == "true" {
 			return nil

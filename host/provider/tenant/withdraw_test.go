@@ -19,6 +19,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -62,7 +63,7 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 			inShop := func(subject string) *rbacv1.RoleBinding {
 				return &rbacv1.RoleBinding{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: subject},
-					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authentication.NamespaceRole},
+					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: provider.NamespaceRole},
 					Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: subject}},
 				}
 			}

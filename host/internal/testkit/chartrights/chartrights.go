@@ -31,8 +31,8 @@ import (
 	"github.com/longshore-dev/longshore/charts"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/consumer/access"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 )
 
@@ -252,9 +252,13 @@ func denial(body []byte) string {
 // before that starts: its rights, and the Node, which a virtual kubelet may not create. It waits until the rights are in effect.
 func GrantVirtualKubelet(tb testing.TB, admin client.Client, vn *offloadingv1beta1.VirtualNode) {
 	tb.Helper()
-	grant(tb, admin, virtualnode.ForgeRights(vn))
+	var rights []client.Object
+	for _, right := range virtualkubelet.Rights(vn) {
+		rights = append(rights, right)
+	}
+	grant(tb, admin, rights)
 	if vn.Spec.CreateNode == nil || *vn.Spec.CreateNode {
-		ensure(tb, admin, []client.Object{virtualnode.ForgeNode(vn)})
+		ensure(tb, admin, []client.Object{local.InitialNode(vn)})
 	}
 }
 
@@ -275,7 +279,7 @@ func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.Virtu
 	tb.Helper()
 	var bindings []client.Object
 	for _, namespace := range namespaces {
-		binding := access.ForgeBinding(vn, namespace)
+		binding := virtualkubelet.NamespaceBinding(vn, namespace)
 		binding.Finalizers = nil // No controller removes them.
 		bindings = append(bindings, binding)
 	}

@@ -1,4 +1,4 @@
-package virtualnode
+package virtualkubelet
 
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -6,7 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -14,7 +14,7 @@ import (
 )
 
 // The rights of a virtual kubelet. The manager makes the bindings for each VirtualNode, those in
-// offloaded namespaces in package access:
+// offloaded namespaces while a namespace is offloaded:
 //
 //	LocalRole, cluster-wide               read ConfigMaps, Services, EndpointSlices, Ingresses, namespaces,
 //	                                      Nodes, pods, Longshore's objects; report on policies; ask for
@@ -38,9 +38,18 @@ const (
 	LeaseRole = "longshore-virtual-kubelet-lease"
 	// NamespaceRole is the ClusterRole of virtual kubelets in offloaded namespaces.
 	NamespaceRole = "longshore-virtual-kubelet-namespace"
+	// AccessFinalizer keeps a RoleBinding while a virtual kubelet needs it: the deletion of a namespace
+	// deletes RoleBindings before pods have ended.
+	AccessFinalizer = "longshore.dev/virtual-kubelet-access"
 	// maxObjectName bounds the name of a role or binding, in bytes.
 	maxObjectName = 253
 )
+
+// Object is an object of Kubernetes, as client.Object of controller-runtime, which knows clients.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
 
 // BindingName returns the name of the virtual kubelet's ClusterRoleBinding to LocalRole
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
@@ -55,13 +64,27 @@ func OwnRoleName(vn *offloadingv1beta1.VirtualNode) string {
 
 func boundedName(name string) string { return name[:min(len(name), maxObjectName)] }
 
+// Labels returns the labels of all objects that are created for a VirtualNode.
+func Labels(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	return map[string]string{
+		liqocorev1beta1.ManagedByLabel:       liqocorev1beta1.ManagedByValue,
+		liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID),
+		offloadingv1beta1.VirtualNodeLabel:   vn.Name,
+	}
+}
+
+// ServiceAccount builds the ServiceAccount of a virtual kubelet.
+func ServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: Labels(vn)}}
+}
+
 // Account returns the virtual kubelet's ServiceAccount as the subject of a binding.
 func Account(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}
 }
 
-// ForgeClusterRoleBinding builds the binding of the virtual kubelet to LocalRole.
-func ForgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterRoleBinding {
+// ClusterRoleBinding builds the binding of the virtual kubelet to LocalRole.
+func ClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterRoleBinding {
 	return forgeClusterRoleBinding(vn, BindingName(vn), LocalRole)
 }
 
@@ -73,17 +96,17 @@ func forgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode, name, role strin
 	}
 }
 
-// RoleSelector selects the Roles and ClusterRoles that this package creates: a cache needs no others.
+// RoleSelector selects the Roles and ClusterRoles of [Rights]: a cache needs no others.
 func RoleSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue})
 }
 
-// ForgeRights builds all roles and bindings of a virtual kubelet outside of offloaded
+// Rights builds all roles and bindings of a virtual kubelet outside of offloaded
 // namespaces. The first is the ClusterRoleBinding to LocalRole, which decides between two
 // VirtualNodes with the same name. Each role precedes its binding.
-func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
-	rights := []client.Object{
-		ForgeClusterRoleBinding(vn),
+func Rights(vn *offloadingv1beta1.VirtualNode) []Object {
+	rights := []Object{
+		ClusterRoleBinding(vn),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: OwnRoleName(vn), Labels: Labels(vn)}, Rules: nodeRules(vn)},
 		forgeClusterRoleBinding(vn, OwnRoleName(vn), OwnRoleName(vn)),
 		forgeLeaseBinding(vn, vn.Namespace),
@@ -109,7 +132,8 @@ func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 	return rights
 }
 
-// nodeRules returns the rules for the virtual kubelet's own Node, without create (ensureNode).
+// nodeRules returns the rules for the virtual kubelet's own Node, without create: RBAC cannot restrict
+// the names of created objects.
 func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes", "nodes/status"},
@@ -158,7 +182,23 @@ func forgeLeaseBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rba
 	}
 }
 
-// supersededBindings returns the bindings of earlier versions that grant more than ForgeRights.
-func supersededBindings(vn *offloadingv1beta1.VirtualNode) []client.Object {
-	return []client.Object{forgeLeaseBinding(vn, corev1.NamespaceNodeLease)}
+// SupersededBindings returns the bindings of earlier versions that grant more than Rights.
+func SupersededBindings(vn *offloadingv1beta1.VirtualNode) []Object {
+	return []Object{forgeLeaseBinding(vn, corev1.NamespaceNodeLease)}
+}
+
+// NamespaceBinding builds the RoleBinding of a virtual kubelet in an offloaded namespace.
+func NamespaceBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: NamespaceBindingName(vn.Namespace, vn.Name), Namespace: namespace, Labels: Labels(vn), Finalizers: []string{AccessFinalizer},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: NamespaceRole},
+		Subjects: []rbacv1.Subject{Account(vn)},
+	}
+}
+
+// NamespaceBindingName returns the name of the RoleBinding of a virtual kubelet in offloaded namespaces.
+func NamespaceBindingName(namespace, virtualNode string) string {
+	return "longshore-virtual-kubelet." + namespace + "." + virtualNode
 }

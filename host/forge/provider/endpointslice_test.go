@@ -1,4 +1,4 @@
-package shadowendpointslice
+package provider_test
 
 import (
 	"errors"
@@ -12,20 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/address"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 )
 
-// remapped is a Translator; it fails for the address "10.0.0.99".
-type remapped struct{}
-
-func (remapped) Translate(original string) (string, error) {
+// remapped translates addresses; it fails for "10.0.0.99".
+func remapped(original string) (string, error) {
 	if original == "10.0.0.99" {
 		return "", errors.New("no translation")
 	}
 	return strings.Replace(original, "10.0.", "10.71.", 1), nil
 }
+
+func same(original string) (string, error) { return original, nil }
 
 func newShadow(endpoints ...discoveryv1.Endpoint) *offloadingv1beta1.ShadowEndpointSlice {
 	return &offloadingv1beta1.ShadowEndpointSlice{
@@ -35,7 +34,7 @@ func newShadow(endpoints ...discoveryv1.Endpoint) *offloadingv1beta1.ShadowEndpo
 				discoveryv1.LabelServiceName: "web", offloadingv1beta1.OriginLabel: "rome",
 				discoveryv1.LabelManagedBy: "endpointslice.reflection.liqo.io",
 			},
-			Annotations: map[string]string{"note": "x", DirectConnectionsDataAnnotation: "{}"},
+			Annotations: map[string]string{"note": "x", provider.DirectConnectionsDataAnnotation: "{}"},
 		},
 		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints,
@@ -55,7 +54,7 @@ func endpoint(conditions ...*bool) discoveryv1.Endpoint {
 	return e
 }
 
-func TestForge(t *testing.T) {
+func TestEndpointSlice(t *testing.T) {
 	source := endpoint()
 	source.Hostname, source.Zone = ptr.To("web-0"), ptr.To("a")
 	source.TargetRef = &corev1.ObjectReference{Kind: "RemotePod", Namespace: "shop", Name: "web-0"}
@@ -63,7 +62,7 @@ func TestForge(t *testing.T) {
 	source.DeprecatedTopology = map[string]string{"zone": "a"}
 	shadow := newShadow(source)
 	before := shadow.DeepCopy()
-	slice, leftOut := Forge(shadow, true, remapped{})
+	slice, leftOut := provider.EndpointSlice(shadow, true, remapped)
 	require.Empty(t, leftOut)
 	assert.Equal(t, before, shadow, "the source is not changed")
 
@@ -85,7 +84,7 @@ func TestForge(t *testing.T) {
 	assert.Equal(t, []discoveryv1.Endpoint{want}, slice.Endpoints)
 }
 
-func TestForgeConditions(t *testing.T) {
+func TestTheConditionsOfEndpoints(t *testing.T) {
 	yes, no := ptr.To(true), ptr.To(false)
 	tests := map[string]struct {
 		endpoint  discoveryv1.Endpoint
@@ -105,7 +104,7 @@ func TestForgeConditions(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			slice, leftOut := Forge(newShadow(tc.endpoint), tc.reachable, address.Identity{})
+			slice, leftOut := provider.EndpointSlice(newShadow(tc.endpoint), tc.reachable, same)
 			require.Empty(t, leftOut)
 			assert.Equal(t, tc.want, slice.Endpoints[0].Conditions)
 			assert.Equal(t, []string{"10.0.0.5"}, slice.Endpoints[0].Addresses)
@@ -117,50 +116,14 @@ func TestForgeConditions(t *testing.T) {
 func TestAnEndpointWithoutTranslationIsLeftOut(t *testing.T) {
 	source := endpoint()
 	source.Addresses = []string{"10.0.0.99"}
-	slice, leftOut := Forge(newShadow(source, endpoint()), true, remapped{})
+	slice, leftOut := provider.EndpointSlice(newShadow(source, endpoint()), true, remapped)
 	assert.Equal(t, []string{`translating address "10.0.0.99": no translation`}, leftOut)
 	require.Len(t, slice.Endpoints, 1)
 	assert.Equal(t, []string{"10.71.0.5"}, slice.Endpoints[0].Addresses)
 }
 
-func TestForgeEmptySlice(t *testing.T) {
-	slice, leftOut := Forge(newShadow(), true, address.Identity{})
+func TestAnEmptySlice(t *testing.T) {
+	slice, leftOut := provider.EndpointSlice(newShadow(), true, same)
 	assert.Empty(t, leftOut)
 	assert.Empty(t, slice.Endpoints)
-}
-
-func cluster(networking bool, network, apiServer liqocorev1beta1.ConditionStatusType) *liqocorev1beta1.ForeignCluster {
-	fc := &liqocorev1beta1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "rome", UID: "fc-1"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "rome"},
-	}
-	fc.Status.Modules.Networking.Enabled = networking
-	if network != "" {
-		fc.Status.Modules.Networking.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.NetworkConnectionStatusCondition, Status: network}}
-	}
-	if apiServer != "" {
-		fc.Status.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.APIServerStatusCondition, Status: apiServer}}
-	}
-	return fc
-}
-
-func TestIsReachable(t *testing.T) {
-	const established, failed, none = liqocorev1beta1.ConditionStatusEstablished, liqocorev1beta1.ConditionStatusError, liqocorev1beta1.ConditionStatusNone
-	tests := map[string]struct {
-		cluster *liqocorev1beta1.ForeignCluster
-		want    bool
-	}{
-		"no ForeignCluster":                     {nil, true},
-		"a ForeignCluster without status":       {cluster(false, "", ""), true},
-		"no networking module":                  {cluster(false, failed, established), true},
-		"the network is established":            {cluster(true, established, established), true},
-		"the network is down":                   {cluster(true, failed, established), false},
-		"the network is not established yet":    {cluster(true, "", established), false},
-		"the API server is down":                {cluster(true, established, failed), false},
-		"the API server is down, no networking": {cluster(false, "", failed), false},
-		"the API server is not probed":          {cluster(true, established, none), true},
-		"the API server is pending":             {cluster(false, "", liqocorev1beta1.ConditionStatusPending), false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, isReachable(tc.cluster)) })
-	}
 }

@@ -1,4 +1,4 @@
-package shadowendpointslice
+package provider
 
 import (
 	"fmt"
@@ -7,21 +7,19 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 // DirectConnectionsDataAnnotation on a ShadowEndpointSlice lists the endpoints that other
 // providers run. It is not copied to the EndpointSlice.
 const DirectConnectionsDataAnnotation = "liqo.io/direct-connections-data"
 
-// Forge builds the EndpointSlice of a ShadowEndpointSlice: its labels and
+// EndpointSlice builds the EndpointSlice of a ShadowEndpointSlice: its labels and
 // annotations, its endpoints with translated addresses, the ShadowEndpointSlice as controller.
-// addresses translates those of the consumer. reachable is false when this cluster does not reach the
+// translate translates addresses of the consumer. reachable is false when this cluster does not reach the
 // consumer; no endpoint is ready then. An endpoint whose address cannot be translated is left out, and
 // leftOut says why.
-func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addresses address.Translator) (slice *discoveryv1.EndpointSlice, leftOut []string) {
+func EndpointSlice(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, translate func(address string) (string, error)) (slice *discoveryv1.EndpointSlice, leftOut []string) {
 	labels := maps.Clone(shadow.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -32,7 +30,7 @@ func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addres
 	template := shadow.Spec.Template.DeepCopy()
 	var endpoints []discoveryv1.Endpoint
 	for i := range template.Endpoints {
-		if err := forgeEndpoint(&template.Endpoints[i], template.AddressType, reachable, addresses); err != nil {
+		if err := forgeEndpoint(&template.Endpoints[i], template.AddressType, reachable, translate); err != nil {
 			leftOut = append(leftOut, err.Error())
 			continue
 		}
@@ -49,12 +47,12 @@ func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addres
 
 // forgeEndpoint translates the addresses and sets the conditions. Serving and terminating are
 // kept, so that connections to a terminating endpoint are drained.
-func forgeEndpoint(endpoint *discoveryv1.Endpoint, addressType discoveryv1.AddressType, reachable bool, addresses address.Translator) error {
+func forgeEndpoint(endpoint *discoveryv1.Endpoint, addressType discoveryv1.AddressType, reachable bool, translate func(address string) (string, error)) error {
 	for i, original := range endpoint.Addresses {
 		if addressType == discoveryv1.AddressTypeFQDN {
 			break
 		}
-		translated, err := addresses.Translate(original)
+		translated, err := translate(original)
 		if err != nil {
 			return fmt.Errorf("translating address %q: %w", original, err)
 		}
@@ -69,38 +67,4 @@ func forgeEndpoint(endpoint *discoveryv1.Endpoint, addressType discoveryv1.Addre
 		conditions.Serving = &serving
 	}
 	return nil
-}
-
-// isReachable reports whether this cluster reaches the network and the API server of a consumer.
-// Without ForeignCluster or networking module, the clusters are connected by other
-// means and the network counts as established.
-func isReachable(cluster *liqocorev1beta1.ForeignCluster) bool {
-	if cluster == nil {
-		return true
-	}
-	networking := &cluster.Status.Modules.Networking
-	network := conditionStatus(networking.Conditions, liqocorev1beta1.NetworkConnectionStatusCondition)
-	if networking.Enabled && network != liqocorev1beta1.ConditionStatusEstablished {
-		return false
-	}
-	switch conditionStatus(cluster.Status.Conditions, liqocorev1beta1.APIServerStatusCondition) {
-	case liqocorev1beta1.ConditionStatusEstablished, liqocorev1beta1.ConditionStatusNone:
-		return true
-	default:
-		return false
-	}
-}
-
-// conditionStatus returns the status of a condition, None when it is absent.
-func conditionStatus(conditions []liqocorev1beta1.Condition, conditionType liqocorev1beta1.ConditionType) liqocorev1beta1.ConditionStatusType {
-	for i := range conditions {
-		if conditions[i].Type == conditionType {
-			return conditions[i].Status
-		}
-	}
-	return liqocorev1beta1.ConditionStatusNone
-}
-
-func originOf(shadow *offloadingv1beta1.ShadowEndpointSlice) liqocorev1beta1.ClusterID {
-	return liqocorev1beta1.ClusterID(shadow.Labels[offloadingv1beta1.OriginLabel])
 }
