@@ -311,7 +311,7 @@ func apply(t *testing.T, c *rig.Cluster, manifest string) {
 	require.NoError(t, c.Apply(t.Context(), object))
 }
 
-// manualLines peers without a command that reaches both clusters (wire P2.12).
+// manualLines peers without a command that reaches both clusters.
 func manualLines(t *testing.T, s *shell) {
 	s.fails(t, "get nonce --remote-cluster-id rome --kubeconfig @milan", 1, `no tenant namespace for cluster "rome"`)
 	nonce := s.ok(t, "create nonce --remote-cluster-id rome --kubeconfig @milan")

@@ -87,7 +87,7 @@ func usable(t *testing.T, s *shell) {
 	})
 }
 
-// renewalLines renews certificates before they expire (wire P2.8).
+// renewalLines renews certificates before they expire.
 func renewalLines(t *testing.T, s *shell) {
 	rome, milan := s.rig.Rome, s.rig.Milan
 	before := map[string][]byte{}

@@ -100,7 +100,7 @@ func remotePodComesBack(t *testing.T, r *rig.Rig) {
 		now := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
 		return len(now) == 1 && now[0].Name == before[0].Name && now[0].UID != before[0].UID && now[0].Status.Phase == corev1.PodRunning
 	})
-	// The local pod counts each replacement of the remote pod as a restart (3.8). kwok
+	// The local pod counts each replacement of the remote pod as a restart. kwok
 	// ends pods by name, so it may take the second remote pod for the first and end it too.
 	planetest.Until(t, func(t planetest.T) bool {
 		local := pods(t, r.Rome, application.Namespace, map[string]string{"app": "catalog"})

@@ -94,7 +94,7 @@ func (p pair) checkStatus() error {
 }
 
 // sameContainers compares container statuses but for the restarts: the local pod counts the
-// replacements of its remote pod among them, and so may have had more (3.8).
+// replacements of its remote pod among them, and so may have had more.
 func sameContainers(local, remote []corev1.ContainerStatus) bool {
 	if len(local) != len(remote) {
 		return false

@@ -118,7 +118,7 @@ func (r *liveRig) change(t *testing.T, name, subresource, patch string) {
 	require.NoError(t, r.rome.SubResource(subresource).Patch(t.Context(), pod, body))
 }
 
-// What Kubernetes lets change in a running pod reaches the remote pod, whose status comes back
+// What Kubernetes lets change in a running pod reaches the remote pod, whose status comes back.
 func TestChangesOfARunningPodReachTheRemotePod(t *testing.T) {
 	t.Parallel()
 	r := newLiveRig(t)

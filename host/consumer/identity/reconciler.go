@@ -1,5 +1,5 @@
 // Package identity keeps a consumer's credentials for its providers: the cluster's key pair,
-// signatures over providers' nonces, and the kubeconfig Secrets of Identities, which it renews
+// signatures over providers' nonces, and the kubeconfig Secrets of Identities, which it renews.
 package identity
 
 import (

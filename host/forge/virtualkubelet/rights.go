@@ -51,7 +51,7 @@ type Object interface {
 	runtime.Object
 }
 
-// BindingName returns the name of the virtual kubelet's ClusterRoleBinding to LocalRole
+// BindingName returns the name of the virtual kubelet's ClusterRoleBinding to LocalRole.
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	return boundedName("liqo-node-" + vn.Name)
 }

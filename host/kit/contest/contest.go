@@ -1,4 +1,4 @@
-// Package contest slows down the writes of a desired state that another writer changes again and again
+// Package contest slows down the writes of a desired state that another writer changes again and again.
 package contest
 
 import "time"

@@ -26,7 +26,7 @@ const (
 // PeerRoles returns the names of the ClusterRoles of consumers.
 func PeerRoles() []string { return []string{ControlPlaneRole, ClusterwideRole, provider.NamespaceRole} }
 
-// RoleBinding returns the binding of a consumer's control plane in its tenant namespace
+// RoleBinding returns the binding of a consumer's control plane in its tenant namespace.
 func RoleBinding(namespace string, consumer liqocorev1beta1.ClusterID) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
@@ -38,7 +38,7 @@ func RoleBinding(namespace string, consumer liqocorev1beta1.ClusterID) *rbacv1.R
 	}
 }
 
-// ClusterRoleBinding returns the binding of a consumer's virtual kubelets in the cluster
+// ClusterRoleBinding returns the binding of a consumer's virtual kubelets in the cluster.
 func ClusterRoleBinding(consumer liqocorev1beta1.ClusterID) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},

@@ -213,7 +213,7 @@ type Options struct {
 	// block.
 	HealthChanged func()
 	// ReservedKey reports the label and annotation keys that no policy may set, change or
-	// remove (T40); nil reserves none.
+	// remove; nil reserves none.
 	ReservedKey func(key string) bool
 	// GuardedKey reports the label and annotation keys on which runtimes, networks and
 	// clouds act. A policy may set one only if its binding names the key in Allow.Writes.

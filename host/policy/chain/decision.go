@@ -21,7 +21,7 @@ type Decision struct {
 	Digest string
 	// Effects are the operations that changed the object.
 	Effects []operation.Effect
-	// Kept are the paths of reserved keys that the policy tried to change (T40).
+	// Kept are the paths of reserved keys that the policy tried to change.
 	Kept []string
 	// Denied reports that the policy denied or skipped the object.
 	Denied bool

@@ -16,8 +16,7 @@ const (
 	Undeclared engine.Class = "UndeclaredWrite"
 	// Quarantined: the policy was not called because it keeps failing.
 	Quarantined engine.Class = "Quarantined"
-	// Unavailable: the policy was enforced before and no version of it can be used now
-	// (ADR 24).
+	// Unavailable: the policy was enforced before and no version of it can be used now.
 	Unavailable engine.Class = "Unavailable"
 	// TooLarge: the object is too large for the policy's request or for its answer. The
 	// object's author must act.

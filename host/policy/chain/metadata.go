@@ -16,8 +16,8 @@ func changesMetadata(effects []operation.Effect) bool {
 	return slices.ContainsFunc(effects, func(e operation.Effect) bool { return strings.HasPrefix(e.Path, "/metadata") })
 }
 
-// restoreReservedKeys restores reserved label and annotation keys that a policy changed
-// (T40), and returns their paths.
+// restoreReservedKeys restores reserved label and annotation keys that a policy changed,
+// and returns their paths.
 func (c *Chains) restoreReservedKeys(before, after map[string]any, effects []operation.Effect) (map[string]any, []string, error) {
 	if c.options.ReservedKey == nil || !changesMetadata(effects) {
 		return after, nil, nil

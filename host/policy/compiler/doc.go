@@ -5,7 +5,7 @@
 // not compile modules of policies itself. [Process.Compile] runs the binary of the component as
 // a child process. There [Child] sets limits, which the kernel enforces, compiles the module,
 // and stores the result in a directory from which the component loads it. A module that
-// exceeds its [Budget] is refused (ADR 72).
+// exceeds its [Budget] is refused.
 //
 // Bounds on the module alone do not hold this. Those of package fuel are advice for authors, ten times
 // what compilers produce. wazero multiplies local variables by branches

@@ -126,7 +126,7 @@ func (t term) and(other term) term {
 	return joined
 }
 
-// require ANDs terms onto the required terms of a NodeAffinity (T4, T7). The result is the
+// require ANDs terms onto the required terms of a NodeAffinity. The result is the
 // product of both lists, existing terms outermost. An existing term that implies an added
 // one stays as it is, because P and (P or Q) is P.
 func require(node any, added []term) (any, bool, error) {

@@ -139,7 +139,7 @@ func (x crossing) wants(t *testing.T, spec *corev1.PodSpec) {
 			requiredTerms = affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		}
 	}
-	// T7: the patch's pools and the policy's zone must both hold.
+	// The patch's pools and the policy's zone must both hold.
 	patched, placed := x.patch == "required" || x.patch == "both", x.own == "places"
 	for _, node := range [][]string{{}, {"zone"}, {"pool-a"}, {"pool-b"}, {"pool-a", "zone"}, {"pool-b", "zone"}, {"consumer-only"}} {
 		has := map[string]bool{}
@@ -202,7 +202,7 @@ func schedulable(terms []corev1.NodeSelectorTerm, has map[string]bool) bool {
 }
 
 // TestPoliciesOfStage4Compose crosses anti-affinity presets, the VirtualNode's patch and
-// policies of the operator: all of them are applied (T1, T7), no order is needed, a second
+// policies of the operator: all of them are applied, no order is needed, a second
 // evaluation changes nothing, and the inputs are not altered.
 func TestPoliciesOfStage4Compose(t *testing.T) {
 	for _, x := range crossings() {
@@ -230,7 +230,7 @@ func TestPoliciesOfStage4Compose(t *testing.T) {
 }
 
 // Terms that were multiplied by one writer are absorbed when it asks again after
-// another one has multiplied them once more (T4, T7).
+// another one has multiplied them once more.
 func TestImpliedTermsAreAbsorbed(t *testing.T) {
 	x := crossing{patch: "required", own: "places"}
 	in := x.input()
@@ -290,7 +290,7 @@ func TestPlacementComposesWithTermsOfThePod(t *testing.T) {
 	}
 }
 
-// T3, through the chain: the preset selects among the labels that are left.
+// Through the chain, the preset selects among the labels that are left.
 func TestPresetsSelectByReflectedLabels(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list string

@@ -18,7 +18,7 @@ const MaxDecisionsBytes = 4 << 10
 type Part string
 
 const (
-	// PartSpec is the spec. Its decisions are made once, when the object is created (T8).
+	// PartSpec is the spec. Its decisions are made once, when the object is created.
 	PartSpec Part = "spec"
 	// PartMetadata are labels and annotations whose decisions were made after the object was
 	// created.

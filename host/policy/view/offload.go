@@ -16,7 +16,7 @@ import (
 type OffloadInput struct {
 	// Local pod, unfiltered.
 	Local *corev1.Pod
-	// Draft of the ShadowPod before the policies (wire 3.2 step 1, 3.3).
+	// Draft of the ShadowPod before the policies.
 	Draft *offloadingv1beta1.ShadowPod
 	// Patch is the VirtualNode's spec.offloadingPatch; may be nil.
 	Patch *offloadingv1beta1.OffloadingPatch

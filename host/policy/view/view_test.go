@@ -315,7 +315,7 @@ func TestFilterMetadata(t *testing.T) {
 	assert.Equal(t, []string{"b"}, decisions[0].Effects[0].Keys)
 }
 
-// T40, whatever a module does: reserved keys are neither dropped nor renamed, and nothing
+// Whatever a module does, reserved keys are neither dropped nor renamed, and nothing
 // is renamed onto them.
 func TestFiltersCannotChangeReservedKeys(t *testing.T) {
 	c, _ := chains(t, answering("thief", contract.MetadataFilter, append(anything("/metadata/labels"), anything("/metadata/annotations")...),

@@ -1,5 +1,5 @@
 // Package namespacemap reconciles replicated NamespaceMaps on the provider: it creates and deletes
-// the namespaces of a consumer, and the RoleBindings that give the consumer access to them
+// the namespaces of a consumer, and the RoleBindings that give the consumer access to them.
 //
 // The consumer is that of the tenant namespace in which its NamespaceMap lies: only the provider can
 // write the labels of that namespace. Labels of the NamespaceMap, and its status, decide nothing.

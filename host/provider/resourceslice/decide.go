@@ -169,7 +169,7 @@ func storageTypes(classes []storagev1.StorageClass, offer *Offer) []authv1beta1.
 	return types
 }
 
-// setCondition sets a condition; its time changes with the status, the reason or the message
+// setCondition sets a condition; its time changes with the status, the reason or the message.
 func setCondition(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType, value authv1beta1.ResourceSliceConditionStatus, reason, message string, now metav1.Time) {
 	condition := authv1beta1.ResourceSliceCondition{Type: kind, Status: value, LastTransitionTime: now, Reason: reason, Message: message}
 	for i := range status.Conditions {

@@ -68,7 +68,7 @@ type QuotaClaim struct {
 	Time metav1.Time `json:"time"`
 }
 
-// QuotaStatus is the observed state of a Quota. The reference system neither writes nor reads it
+// QuotaStatus is the observed state of a Quota. The reference system neither writes nor reads it.
 type QuotaStatus struct {
 	// Used by the live ShadowPods of the user, and by reservations of ShadowPods.
 	Used corev1.ResourceList `json:"used,omitempty"`

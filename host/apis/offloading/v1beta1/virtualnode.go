@@ -9,7 +9,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Keys on virtual nodes: the VirtualNode, its Node and its virtual kubelet
+// Keys on virtual nodes: the VirtualNode, its Node and its virtual kubelet.
 const (
 	// NodeTypeLabel and NodeTypeVirtual mark the Node of a virtual node.
 	NodeTypeLabel   = "liqo.io/type"

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultVkOptionsTemplateName is the template of VirtualNodes without a reference to one
+// DefaultVkOptionsTemplateName is the template of VirtualNodes without a reference to one.
 const DefaultVkOptionsTemplateName = "virtual-kubelet-default"
 
 // ReflectionType determines whether objects are reflected by default. The schema accepts any string,
@@ -22,7 +22,7 @@ const (
 	CustomLiqo ReflectionType = "CustomLiqo"
 )
 
-// Annotations that enable or disable the reflection of an object. The value "false" negates them
+// Annotations that enable or disable the reflection of an object. The value "false" negates them.
 const (
 	SkipReflectionAnnotation  = "liqo.io/skip-reflection"
 	AllowReflectionAnnotation = "liqo.io/allow-reflection"

@@ -14,7 +14,7 @@ import (
 type Action interface{ action() }
 
 // Create creates a remote object. If the name is taken by an object of this reflection, the
-// object enters the cache and the key is decided again. An unmanaged object is left alone
+// object enters the cache and the key is decided again. An unmanaged object is left alone.
 type Create struct {
 	Object client.Object
 	// Refused returns the actions when the provider refuses the object for its content (a webhook, a

@@ -137,7 +137,7 @@ func TestAContestedObjectIsRevertedWithPauses(t *testing.T) {
 	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "T76: recorded once, not with each revert")
 }
 
-// An object that its owner withdraws and sends again has no other writer: neither pauses nor an event
+// An object that its owner withdraws and sends again has no other writer: neither pauses nor an event.
 func TestAnObjectThatIsWithdrawnAndSentAgainIsNotContested(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{})

@@ -1,5 +1,5 @@
 // Package pod is Pod flow, stage 5: the definition with which the reflection engine offloads
-// pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the status
+// pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the status.
 // of the remote pod is written to the local pod, and both ends are deleted in order.
 //
 // The package decides and sends nothing. The spec of a ShadowPod is built when it is created.

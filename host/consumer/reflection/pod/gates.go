@@ -14,7 +14,7 @@ import (
 // pod. Kubernetes treats a gate without a condition as false.
 const gateRemovedReason = "ConditionRemoved"
 
-// localGates returns the conditions of readiness gates that a controller of the consumer has set
+// localGates returns the conditions of readiness gates that a controller of the consumer has set.
 // They are sent, and those of the remote pod do not replace them. All others belong to the
 // provider. A gate stays the consumer's once its condition was sent.
 func (o *observation) localGates() []corev1.PodCondition {
