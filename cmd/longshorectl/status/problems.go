@@ -139,7 +139,7 @@ func grants(s *snapshot) []Problem {
 			}
 		}
 		// This cluster does not use such amounts; its own are checked before they are granted.
-		if err := quantity.CheckList(slice.Status.Resources); err != nil && problem.Message == "" {
+		if err := quantity.CheckCapacities(slice.Status.Resources); err != nil && problem.Message == "" {
 			problem.Message, problem.Action = "The provider grants what cannot be used: "+err.Error(), "Ask there to grant other amounts."
 		}
 		if problem.Message != "" {

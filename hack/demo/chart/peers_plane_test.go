@@ -275,6 +275,8 @@ func (p *provider) testSizesOfEvents(t *testing.T, kubelet client.Client) {
 	labeled := &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about}
 	labeled.Annotations = map[string]string{"a": strings.Repeat(long, 5)}
 	assert.ErrorContains(t, kubelet.Create(t.Context(), labeled, client.DryRunAll), "a request or an event of a peer may have 64 labels")
+	generated := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: long}, InvolvedObject: about}
+	assert.ErrorContains(t, kubelet.Create(t.Context(), generated, client.DryRunAll), "a request or an event of a peer may have 64 labels")
 	usual := &corev1.Event{
 		ObjectMeta: of("a"), InvolvedObject: about, Message: long[1:], Reason: "Failed", Type: "Warning",
 		Source: corev1.EventSource{Component: "liqo"}, Series: &corev1.EventSeries{Count: 2},

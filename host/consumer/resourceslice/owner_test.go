@@ -69,7 +69,9 @@ func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
 	require.NoError(t, c.Update(t.Context(), vn))
 	recorder := events.NewFakeRecorder(100)
 	r.Events = recorder
-	for text, amount := range hostile.Quantities() {
+	granted := hostile.Quantities()
+	granted["138000000000000"] = resource.MustParse("138000000000000") // The scheduler's numbers overflow.
+	for text, amount := range granted {
 		slice.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: amount}
 		require.NoError(t, c.Update(t.Context(), slice))
 		owners()

@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if err != nil || made == nil || made.Status.KubeconfigSecretRef == nil || !wantsVirtualNode(slice) {
 		return ctrl.Result{}, err
 	}
-	if err := quantity.CheckList(slice.Status.Resources); err != nil {
+	if err := quantity.CheckCapacities(slice.Status.Resources); err != nil {
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidResources, actionCreateVirtualNode,
 			"Cluster %s grants resources that no Node can have, and the VirtualNode stays as it is: status.resources: %v. An administrator of the provider must correct the status of the slice.", provider, err)
 		return ctrl.Result{}, nil // The correction enqueues the slice.

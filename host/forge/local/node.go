@@ -196,10 +196,12 @@ func addresses(ip string) []corev1.NodeAddress {
 }
 
 // resources returns the amounts that a Node can have: the scheduler would compute with others without
-// end.
+// end, or fail.
 func resources(hard corev1.ResourceList) corev1.ResourceList {
 	valid := hard.DeepCopy()
-	maps.DeleteFunc(valid, func(_ corev1.ResourceName, amount resource.Quantity) bool { return quantity.Check(amount) != nil })
+	maps.DeleteFunc(valid, func(name corev1.ResourceName, amount resource.Quantity) bool {
+		return quantity.CheckCapacity(name, amount) != nil
+	})
 	return valid
 }
 

@@ -83,6 +83,41 @@ func CheckList(list corev1.ResourceList) error {
 	return nil
 }
 
+// The most that a Node can have of a resource. The scheduler multiplies it by 100 in 64 bits, cpu in thousandths: when
+// that overflows, it schedules no pod for which the Node is a choice.
+var (
+	largestCapacity = inf.NewDec(1<<53, 0)
+	largestCPU      = inf.NewDec(1<<53, 3)
+)
+
+// CheckCapacity returns an error for an amount of a resource that a Node cannot have.
+func CheckCapacity(name corev1.ResourceName, amount resource.Quantity) error {
+	if err := Check(amount); err != nil {
+		return err
+	}
+	most := largestCapacity
+	if name == corev1.ResourceCPU {
+		most = largestCPU
+	}
+	if amount.AsDec().Cmp(most) > 0 {
+		return fmt.Errorf("a Node can have at most %s", most)
+	}
+	return nil
+}
+
+// CheckCapacities returns an error for a list that [CheckList] refuses, or with an amount that a Node cannot have.
+func CheckCapacities(list corev1.ResourceList) error {
+	if err := CheckList(list); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if err := CheckCapacity(name, list[name]); err != nil {
+			return fmt.Errorf("%s=%s: %w", name, Text(list[name]), err)
+		}
+	}
+	return nil
+}
+
 // Text returns an amount for messages: cut, and of one with very many digits only their number.
 func Text(amount resource.Quantity) string {
 	if decimal := amount.AsDec(); decimal.UnscaledBig().BitLen() > maxTextBits {

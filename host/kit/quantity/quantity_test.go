@@ -70,6 +70,32 @@ func TestCheckList(t *testing.T) {
 	}
 }
 
+// kube-scheduler's NodeResourcesFit computes (capacity - requested) * 100 / capacity in 64 bits, and fails for all Nodes
+// when its result is no score.
+func TestTheSchedulerCanComputeWithACapacity(t *testing.T) {
+	for name, amounts := range map[corev1.ResourceName]struct{ most, more string }{
+		corev1.ResourceCPU:    {"9007199254740992m", "9007199254740993m"},
+		corev1.ResourceMemory: {"8Pi", "9007199254740993"},
+		corev1.ResourcePods:   {"9007199254740992", "138000000000000000"},
+		"example.com/gpu":     {"9007199254740992", "9Ei"},
+	} {
+		most, more := resource.MustParse(amounts.most), resource.MustParse(amounts.more)
+		require.NoError(t, quantity.CheckCapacity(name, most), name)
+		require.NoError(t, quantity.CheckCapacities(corev1.ResourceList{name: most}))
+		value := most.Value()
+		if name == corev1.ResourceCPU {
+			value = most.MilliValue()
+		}
+		assert.Equal(t, int64(100), value*100/value, "%s does not overflow", name)
+		require.ErrorContains(t, quantity.CheckCapacity(name, more), "a Node can have at most 9007199254740", name)
+		require.ErrorContains(t, quantity.CheckCapacities(corev1.ResourceList{name: more}), string(name)+"=")
+	}
+	for text, amount := range hostile.Quantities() {
+		require.Error(t, quantity.CheckCapacity("cpu", amount), text)
+		require.Error(t, quantity.CheckCapacities(corev1.ResourceList{"cpu": amount}), text)
+	}
+}
+
 // Every quantity of a pod is found, wherever it is.
 func TestCheckAll(t *testing.T) {
 	bomb := resource.MustParse("1e30000000")

@@ -20,10 +20,13 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
-// MaxCopies limits what the replicator keeps of one kind of one provider, in bytes of JSON: a
-// provider could send objects without end to the process that serves all of them. The largest
-// NamespaceMap that an API server stores is 1.5 MiB, and a ResourceSlice has 2 KiB.
+// MaxCopies limits what the replicator keeps of one kind of one provider, in bytes of JSON and valueCost for each of
+// its values: a provider could send objects without end to the process that serves all of them. The largest
+// NamespaceMap that an API server stores is 1.5 MiB with 12,000 values, and a ResourceSlice has 2 KiB.
 const MaxCopies = 8 << 20
+
+// valueCost is about what a value takes in memory beside its text, in bytes: an object of seven has a map of its own.
+const valueCost = 350
 
 // overflowPause is the time until objects are listed again that were more than their limit.
 const overflowPause = time.Minute
@@ -35,7 +38,7 @@ type source struct {
 	resource  schema.GroupVersionResource
 	namespace string
 	selector  string
-	// limit is the size of all objects at most, in bytes of JSON; zero means no limit.
+	// limit is the size of all objects at most (see MaxCopies); zero means no limit.
 	limit int
 }
 
@@ -48,7 +51,7 @@ type objects struct {
 
 	mu    sync.Mutex
 	items map[cache.ObjectName]sized
-	// size is that of all items, in bytes of JSON, if there is a limit.
+	// size is that of all items, if there is a limit.
 	size int
 	// stop ends the list and watch that are under way. It is nil without one.
 	stop context.CancelFunc
@@ -61,7 +64,7 @@ type objects struct {
 
 var _ cache.ReflectorStore = (*objects)(nil)
 
-// sized is an object and its size in bytes of JSON, which is zero without a limit.
+// sized is an object and its size, which is zero without a limit.
 type sized struct {
 	object *unstructured.Unstructured
 	size   int
@@ -304,5 +307,21 @@ func (o *objects) parse(object any) (cache.ObjectName, sized, error) {
 	if err != nil {
 		return name, sized{}, fmt.Errorf("storing %s %s: %w", o.source.resource.GroupResource(), name, err)
 	}
-	return name, sized{object: observed, size: len(content)}, nil
+	return name, sized{object: observed, size: len(content) + valueCost*countValues(observed.Object)}, nil
+}
+
+// countValues counts the values in a value of JSON, and itself.
+func countValues(value any) int {
+	count := 1
+	switch v := value.(type) {
+	case map[string]any:
+		for _, member := range v {
+			count += countValues(member)
+		}
+	case []any:
+		for _, item := range v {
+			count += countValues(item)
+		}
+	}
+	return count
 }

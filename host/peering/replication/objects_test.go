@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
@@ -25,7 +27,7 @@ import (
 func large(name string) *unstructured.Unstructured {
 	u := copied()
 	u.SetName(name)
-	u.SetAnnotations(map[string]string{"padding": strings.Repeat("x", 1<<20-1<<12)})
+	u.SetAnnotations(map[string]string{"padding": strings.Repeat("x", 1<<20-1<<14)})
 	return u
 }
 
@@ -68,6 +70,41 @@ func TestCopiesAreLimited(t *testing.T) {
 	require.NoError(t, o.Delete(large("one")))
 	require.NoError(t, o.Update(large("three")))
 	assert.ElementsMatch(t, []string{"two", "three"}, o.names(providerTenant))
+}
+
+// Many small values take a hundred times their text.
+func TestCopiesOfManyValuesAreLimited(t *testing.T) {
+	o := newObjects(source{resource: nsMaps, namespace: providerTenant, limit: MaxCopies}, func(cache.ObjectName) {})
+	many := make([]any, 20_000)
+	for i := range many {
+		many[i] = map[string]any{"": int64(0)}
+	}
+	values := func(count int) *unstructured.Unstructured {
+		object := large("many").DeepCopy()
+		object.Object["spec"] = map[string]any{"x": many[:count]}
+		return object
+	}
+	require.Error(t, o.Update(values(20_000)))
+	assert.False(t, o.hasSynced())
+	require.NoError(t, o.Update(values(5_000)))
+}
+
+// A NamespaceMap with all the mappings that it may have is small enough.
+func TestTheLargestNamespaceMapIsCopied(t *testing.T) {
+	o := newObjects(source{resource: nsMaps, namespace: providerTenant, limit: MaxCopies}, func(cache.ObjectName) {})
+	desired, current := map[string]any{}, map[string]any{}
+	for i := range offloadingv1beta1.MaxStatuses {
+		name := fmt.Sprintf("%s-%04d", strings.Repeat("n", 58), i)
+		current[name] = map[string]any{"remoteNamespace": name, "phase": "CreationLoopBackOff", "message": strings.Repeat("m", 600)}
+		if i < offloadingv1beta1.MaxMappings {
+			desired[name] = name
+		}
+	}
+	nm := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": nsMaps.GroupVersion().String(), "kind": "NamespaceMap", "metadata": map[string]any{"name": "rome", "namespace": providerTenant},
+		"spec": map[string]any{"desiredMapping": desired}, "status": map[string]any{"currentMapping": current},
+	}}
+	require.NoError(t, o.Replace([]any{nm}, "1"))
 }
 
 // A provider could send pages without end, all of which client-go would keep.
