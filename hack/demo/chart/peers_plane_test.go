@@ -212,6 +212,9 @@ func (p *provider) testSizesOfCopies(t *testing.T, control client.Client) {
 		func(o client.Object) { o.SetLabels(labelsOf(copyOfRome, many)) },
 		func(o client.Object) { o.SetAnnotations(many) },
 		func(o client.Object) { o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16385)}) },
+		func(o client.Object) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: types.UID(strings.Repeat("1", 1024))}})
+		},
 		func(o client.Object) { // of a NamespaceMap the CustomResourceDefinition bounds each field
 			switch request := o.(type) {
 			case *authv1beta1.ResourceSlice:
@@ -248,7 +251,7 @@ func (p *provider) testSizesOfCopies(t *testing.T, control client.Client) {
 			change(request)
 			err := control.Create(t.Context(), request, client.DryRunAll)
 			require.Error(t, err, "%T %d", request, i)
-			assert.Regexp(t, "a request .*of a peer", err.Error(), "%T %d", request, i)
+			assert.Regexp(t, "a request .*of a peer|an object of a peer may have one owner", err.Error(), "%T %d", request, i)
 		}
 	}
 }
@@ -302,12 +305,16 @@ func (p *provider) testReflectedObjects(t *testing.T, kubelet client.Client) {
 		}
 	}
 	// The garbage collector, which all users of the cluster share, looks for each owner.
-	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}, {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: "2"}}
-	for _, object := range append(reflected("mine", reflectedFromRome), &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "mine"}, InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"},
-	}) {
-		object.SetOwnerReferences(owners)
-		assert.ErrorContains(t, kubelet.Create(t.Context(), object, client.DryRunAll), "an object of a peer may have one owner", "%T", object)
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}
+	other, large := owner, owner
+	other.UID, large.Kind = "2", strings.Repeat("K", 1024)
+	for what, owners := range map[string][]metav1.OwnerReference{"two owners": {owner, other}, "a large one": {large}} {
+		for _, object := range append(reflected("mine", reflectedFromRome), &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "mine"}, InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"},
+		}) {
+			object.SetOwnerReferences(owners)
+			assert.ErrorContains(t, kubelet.Create(t.Context(), object, client.DryRunAll), "an object of a peer may have one owner", "%T with %s", object, what)
+		}
 	}
 	for _, object := range reflected("mine", reflectedFromRome) {
 		require.NoError(t, kubelet.Create(t.Context(), object))

@@ -57,8 +57,8 @@ func NewCSR(key crypto.Signer, subject Subject) ([]byte, error) {
 
 // CheckCSR checks that a certificate request asks for the subject and for nothing else: one
 // common name and one organization, without any other name or extension, since the signer
-// would copy them into the certificate (S1, S2). A nil key accepts the key of the request.
-// Requests are not compared byte by byte, since ECDSA makes each one different
+// would copy them into the certificate. A nil key accepts the key of the request.
+// Requests are not compared byte by byte, since ECDSA makes each one different.
 func CheckCSR(encoded []byte, subject Subject, key crypto.PublicKey) error {
 	if len(encoded) > MaxCSRBytes {
 		return fmt.Errorf("certificate request has %d bytes, want at most %d", len(encoded), MaxCSRBytes)

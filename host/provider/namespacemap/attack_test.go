@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -194,7 +195,7 @@ func TestAStaleCacheDoesNotDeleteANamespaceThatIsNotInTheStatus(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), live))
 	nm.ResourceVersion = "1"
 	require.NotEqual(t, live.ResourceVersion, nm.ResourceVersion)
-	p := (&Reconciler{Client: c, APIReader: c}).newPass(t.Context(), nm)
+	p := (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c}).newPass(t.Context(), nm)
 	left, err := p.remove(t.Context(), nil)
 	require.ErrorIs(t, err, errStale)
 	assert.Equal(t, 1, left)

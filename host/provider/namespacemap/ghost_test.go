@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -84,7 +85,7 @@ func TestRightsEndBeforeWhatMayFail(t *testing.T) {
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm, namespace, binding, tenant("rome")).WithStatusSubresource(nm).Build()
 	fails := errors.New("the volume is not kept")
-	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Retain: func(context.Context, string) error { return fails }}
+	r := &Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Retain: func(context.Context, string) error { return fails }}
 	for range 2 {
 		_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(nm)})
 		require.ErrorIs(t, err, fails)
@@ -117,7 +118,7 @@ func TestRightsEndWhenTheNamespaceMapIsGone(t *testing.T) {
 			require.NoError(t, err)
 			others := provider.RoleBinding(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "milan"}}, "oslo", "shop-oslo")
 			c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm, namespace, binding, others, tenant("rome")).WithStatusSubresource(nm).Build()
-			r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}
+			r := &Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}
 			_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: key})
 			require.NoError(t, err)
 			assert.Empty(t, bindingIn(t, c, "shop-rome").Subjects)

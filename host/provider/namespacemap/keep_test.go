@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -62,7 +63,7 @@ func (p *keptPlane) reconcile(t *testing.T, desired map[string]string) error {
 	require.NoError(t, p.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-rome", Name: "milan"}, nm))
 	nm.Spec.DesiredMapping = desired
 	require.NoError(t, p.Update(t.Context(), nm))
-	_, err := (&Reconciler{Client: p, APIReader: p, Events: p.events}).Reconcile(t.Context(), nm)
+	_, err := (&Reconciler{Clock: clock.RealClock{}, Client: p, APIReader: p, Events: p.events}).Reconcile(t.Context(), nm)
 	return err
 }
 

@@ -95,7 +95,7 @@ func counts(quota *corev1.ResourceQuota, name corev1.ResourceName) bool {
 func (r *Reconciler) untilCustomCounts() time.Duration {
 	for name := range r.Limits.PerNamespace {
 		if isCustomCount(name) {
-			return max(0, r.CustomCountsFrom.Sub(r.now()))
+			return max(0, r.CustomCountsFrom.Sub(r.Clock.Now()))
 		}
 	}
 	return 0

@@ -408,7 +408,7 @@ func (p *pass) delete(ctx context.Context, namespace *corev1.Namespace) error {
 
 // countEnding counts the namespaces that are being deleted, and returns that of all.
 func (p *pass) countEnding(all []corev1.Namespace) int {
-	now := p.r.now()
+	now := p.r.Clock.Now()
 	p.freeAfter = takesLong
 	for i := range all {
 		since := all[i].DeletionTimestamp

@@ -100,8 +100,7 @@ type Reconciler struct {
 	// CustomCountsFrom is when ResourceQuotas begin to count custom resources. It is read only if Limits have such
 	// counts.
 	CustomCountsFrom time.Time
-	// Clock is the system's if it is nil.
-	Clock clock.PassiveClock
+	Clock            clock.PassiveClock
 	// Retain keeps the data that must outlive a namespace, which is deleted only afterwards. It may
 	// be nil.
 	Retain func(ctx context.Context, namespace string) error
@@ -231,10 +230,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 		left, err = p.remove(ctx, desired)
 	}
 	err = errors.Join(err, r.ensure(ctx, p, desired))
-	if !equality.Semantic.DeepEqual(before.Status, nm.Status) {
-		if patchErr := r.Client.Status().Patch(ctx, nm, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
-			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of NamespaceMap %s: %w", provider.Owner(nm), patchErr))
-		}
+	if writeErr := r.writeStatus(ctx, before, nm); writeErr != nil {
+		return ctrl.Result{}, errors.Join(err, writeErr)
 	}
 	if p.isCut {
 		return ctrl.Result{RequeueAfter: pauseAfter(ctx, err)}, nil
@@ -249,6 +246,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 		return ctrl.Result{RequeueAfter: r.untilCustomCounts()}, nil
 	}
 	return ctrl.Result{}, r.removeFinalizer(ctx, nm)
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, before, nm *offloadingv1beta1.NamespaceMap) error {
+	if equality.Semantic.DeepEqual(before.Status, nm.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, nm, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of NamespaceMap %s: %w", provider.Owner(nm), err)
+	}
+	return nil
 }
 
 // pauseAfter returns when a pass goes on. The queue serves other consumers first. An error of one mapping
@@ -286,13 +293,6 @@ func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.Namespac
 	owned, err := p.namespaces(ctx)
 	p.owned, p.err = p.countEnding(owned), errors.Join(err, p.readQuotas(ctx))
 	return p
-}
-
-func (r *Reconciler) now() time.Time {
-	if r.Clock == nil {
-		return time.Now()
-	}
-	return r.Clock.Now()
 }
 
 // isEnded reports whether a NamespaceMap gives no rights any more: it is being deleted, or all Tenants of

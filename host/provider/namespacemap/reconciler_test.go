@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,7 +56,7 @@ func reconcileIn(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...c
 	recorder := events.NewFakeRecorder(10)
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
-	_, err = (&Reconciler{Client: c, APIReader: c, Events: recorder}).Reconcile(t.Context(), current)
+	_, err = (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: recorder}).Reconcile(t.Context(), current)
 	close(recorder.Events)
 	var seen []string
 	for e := range recorder.Events {
@@ -117,7 +118,7 @@ func TestAMappingThatIsNoLongerDesiredIsRemovedWithItsNamespace(t *testing.T) {
 
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
-	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
+	_, err = (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
 	require.NoError(t, err)
 	assert.Empty(t, statusOf(t, c))
 }
@@ -186,7 +187,7 @@ func TestTwoMappingsToOneRemoteNamespace(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
 	delete(current.Spec.DesiredMapping, "shop")
 	require.NoError(t, c.Update(t.Context(), current))
-	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
+	_, err = (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
 	require.NoError(t, err)
 	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shared"}, &corev1.Namespace{}))
 	assert.NotContains(t, statusOf(t, c), "shop")
@@ -243,7 +244,7 @@ func TestTheConsumerLearnsThatItsNamespaceIsDeleted(t *testing.T) {
 	namespace.Finalizers = nil
 	require.NoError(t, c.Update(t.Context(), namespace))
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), nm))
-	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}).Reconcile(t.Context(), nm)
+	_, err = (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}).Reconcile(t.Context(), nm)
 	require.NoError(t, err)
 	assert.Equal(t, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}, statusOf(t, c))
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -20,7 +21,7 @@ func TestDataIsRetainedBeforeANamespaceIsDeleted(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
 	var asked []string
 	fails := errors.New("the API server does not answer")
-	p := (&Reconciler{Client: c, APIReader: c, Retain: func(_ context.Context, name string) error {
+	p := (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Retain: func(_ context.Context, name string) error {
 		asked = append(asked, name)
 		return fails
 	}}).newPass(t.Context(), nm)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -49,7 +50,7 @@ func newTurns(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...clie
 			},
 		}).Build()
 	recorder := &events.FakeRecorder{}
-	r.reconciler = &Reconciler{Client: r.Client, APIReader: r.Client, Events: recorder}
+	r.reconciler = &Reconciler{Clock: clock.RealClock{}, Client: r.Client, APIReader: r.Client, Events: recorder}
 	return r
 }
 
