@@ -23,7 +23,7 @@
 //	                                                                                MetadataFilter, ResourceMutation
 //	6 Run       the provider checks the ShadowPod and turns it into a pod
 //	                                         host/provider/admission/shadowpod      ShadowPodAdmission
-//	                                         host/provider/shadowpod
+//	                                         host/provider/shadowpod, host/forge/provider
 //	7 Report    the remote pod's status becomes the local pod's status
 //	                                         host/consumer/reflection/pod, host/forge/local;
 //	            while its node is not ready  host/consumer/podstatus

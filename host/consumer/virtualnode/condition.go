@@ -3,63 +3,46 @@ package virtualnode
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// reportConditions sets the conditions of virtual kubelet and Node. Running means that a pod of
-// the virtual kubelet is available, and that the Node exists.
-func (r *Reconciler) reportConditions(ctx context.Context, vn *offloadingv1beta1.VirtualNode, deployment *appsv1.Deployment) error {
-	status, message := offloadingv1beta1.RunningConditionStatusType, ""
-	if deployment.Status.AvailableReplicas == 0 {
-		status, message = offloadingv1beta1.CreatingConditionStatusType, "no replica of the virtual kubelet is available yet"
+// problemPoll is the requeue interval of a VirtualNode with a problem, such as no valid kubeconfig Secret.
+const problemPoll = 5 * time.Second
+
+// reporter sets conditions of a VirtualNode in memory, and records events on it.
+type reporter struct {
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+}
+
+func (r reporter) setCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
+	SetCondition(vn, kind, status, message, metav1.NewTime(r.Clock.Now()))
+}
+
+// reportProblem reports why the objects of a VirtualNode are left as they are. The result ends the
+// reconcile.
+func (r reporter) reportProblem(vn *offloadingv1beta1.VirtualNode, problem string) ctrl.Result {
+	status := kubeletStatus(vn)
+	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, problem)
+	if status != offloadingv1beta1.RunningConditionStatusType {
+		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
 	}
-	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, message)
-	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
-		return nil
-	}
-	node := &corev1.Node{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Name}, node)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Node %q: %w", vn.Name, err)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		status = offloadingv1beta1.CreatingConditionStatusType
-	case !IsNodeOf(node, vn):
-		status, message = offloadingv1beta1.CreatingConditionStatusType,
-			fmt.Sprintf("Node %q exists and is not a virtual node of cluster %q: delete this VirtualNode and create it under another name", vn.Name, vn.Spec.ClusterID)
-	case !isPublished(node):
-		status = offloadingv1beta1.CreatingConditionStatusType
-		if message == "" {
-			message = "the virtual kubelet has not published the Node's status: it waits for the provider, see the events of this VirtualNode"
-		}
-	default:
-		status = offloadingv1beta1.RunningConditionStatusType
-		if unready := notReadyMessage(node); unready != "" {
-			message = unready
-		}
-	}
-	r.setCondition(vn, offloadingv1beta1.NodeConditionType, status, message)
-	return nil
+	return ctrl.Result{RequeueAfter: problemPoll}
 }
 
 // reportFailure sets the error of a reconcile as the message of the condition of the virtual kubelet,
 // whose status it keeps: the virtual kubelet may serve its Node all the same. Conflicts are not
 // reported, because the next reconcile reads the current objects.
-func (r *Reconciler) reportFailure(vn *offloadingv1beta1.VirtualNode, err error) {
+func (r reporter) reportFailure(vn *offloadingv1beta1.VirtualNode, err error) {
 	if apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -80,87 +63,14 @@ func kubeletStatus(vn *offloadingv1beta1.VirtualNode) offloadingv1beta1.VirtualN
 	return offloadingv1beta1.CreatingConditionStatusType
 }
 
-// IsNodeOf reports whether the Node has the labels of a virtual node of the provider.
-func IsNodeOf(node *corev1.Node, vn *offloadingv1beta1.VirtualNode) bool {
-	return node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual &&
-		node.Labels[liqocorev1beta1.RemoteClusterIDLabel] == string(vn.Spec.ClusterID)
-}
-
-// neverUpdated is the reason in the conditions of a Node whose kubelet has not published any
-// yet. It is set by kube-controller-manager.
-const neverUpdated = "NodeStatusNeverUpdated"
-
-// isPublished reports whether the virtual kubelet has published the Node's status at least
-// once. The manager creates the Node without a status.
-func isPublished(node *corev1.Node) bool {
-	ready := readyCondition(node)
-	return ready.Status != "" && ready.Reason != neverUpdated
-}
-
-// notReadyMessage returns why a Node is not ready, or "".
-func notReadyMessage(node *corev1.Node) string {
-	ready := readyCondition(node)
-	if ready.Status == corev1.ConditionTrue {
-		return ""
-	}
-	return "the Node is not ready: " + ready.Message
-}
-
-func readyCondition(node *corev1.Node) corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i]
+// conditionMessage returns the message of a condition, or "".
+func conditionMessage(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType) string {
+	for _, c := range vn.Status.Conditions {
+		if c.Type == kind {
+			return c.Message
 		}
 	}
-	return corev1.NodeCondition{}
-}
-
-// nodeChanges accepts changes of a Node that reportConditions depends on, but no heartbeats.
-func nodeChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		after, okToo := e.ObjectNew.(*corev1.Node)
-		if !ok || !okToo {
-			return true
-		}
-		for _, label := range []string{offloadingv1beta1.NodeTypeLabel, liqocorev1beta1.RemoteClusterIDLabel} {
-			if before.Labels[label] != after.Labels[label] {
-				return true
-			}
-		}
-		return notReadyMessage(before) != notReadyMessage(after) || isPublished(before) != isPublished(after)
-	}}
-}
-
-// clusterChanges selects the events of a ForeignCluster that the VirtualNodes depend on. Its status
-// changes with each of their Nodes: without this, each would reconcile all of them.
-func clusterChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*liqocorev1beta1.ForeignCluster)
-		after, okToo := e.ObjectNew.(*liqocorev1beta1.ForeignCluster)
-		return !ok || !okToo || clusterOf(before) != clusterOf(after) || before.PermanentlyUnreachable() != after.PermanentlyUnreachable()
-	}}
-}
-
-// requestsForNode returns requests for the VirtualNodes with the name of a Node.
-func (r *Reconciler) requestsForNode(ctx context.Context, obj client.Object) []reconcile.Request {
-	list := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, list, readOnly); err != nil {
-		// Listing from the cache fails only while the manager stops.
-		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Name == obj.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
-}
-
-func (r *Reconciler) setCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
-	SetCondition(vn, kind, status, message, metav1.NewTime(r.Clock.Now()))
+	return ""
 }
 
 // SetCondition sets the condition of a type, which occurs at most once. It keeps the

@@ -17,19 +17,19 @@ import (
 // replica is left. A budget that the Deployment does not own is unmanaged.
 //
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;delete
-func (r *Reconciler) ensureDisruptionBudget(ctx context.Context, deployment *appsv1.Deployment) error {
+func (p *process) ensureDisruptionBudget(ctx context.Context, deployment *appsv1.Deployment) error {
 	desired := virtualkubelet.DisruptionBudget(deployment)
 	current := &policyv1.PodDisruptionBudget{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(deployment), current)
+	err := p.Client.Get(ctx, client.ObjectKeyFromObject(deployment), current)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading PodDisruptionBudget %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	case apierrors.IsNotFound(err) && desired != nil:
-		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
+		if err := p.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("creating PodDisruptionBudget %s/%s: %w", desired.Namespace, desired.Name, err)
 		}
 	case err == nil && desired == nil && metav1.IsControlledBy(current, deployment):
-		if err := r.Client.Delete(ctx, current, uidPrecondition(current)); client.IgnoreNotFound(err) != nil {
+		if err := p.Client.Delete(ctx, current, uidPrecondition(current)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting PodDisruptionBudget %s/%s: %w", current.Namespace, current.Name, err)
 		}
 	}

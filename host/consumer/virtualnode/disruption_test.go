@@ -21,7 +21,7 @@ func TestADisruptionBudgetFollowsTheReplicas(t *testing.T) {
 		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 	}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-	r := &Reconciler{Client: c}
+	r := &process{Client: c}
 	scale := func(replicas int32) {
 		t.Helper()
 		deployment.Spec.Replicas = ptr.To(replicas)

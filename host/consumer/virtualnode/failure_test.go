@@ -3,13 +3,16 @@ package virtualnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,4 +85,54 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 			assert.NotContains(t, reported["VirtualKubelet"], prefix, "a successful reconcile removes the message")
 		})
 	}
+}
+
+func TestNothingIsCreatedBeforeTheFinalizer(t *testing.T) {
+	s, err := scheme.New()
+	require.NoError(t, err)
+	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: "options", Namespace: "longshore"}}
+	options.Spec.ContainerImage = "app:2"
+	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		withContainer(vn)
+		vn.Finalizers = nil
+		vn.Annotations = map[string]string{offloadingv1beta1.ImageAnnotation: "i"}
+		vn.Spec.VkOptionsTemplateRef = &corev1.ObjectReference{Name: "options", Namespace: "longshore"}
+	})
+	fails := errors.New("no answer")
+	var writes []string
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn, options).WithStatusSubresource(vn).WithObjects(peered(kubeconfig)...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+				writes = append(writes, fmt.Sprintf("patch %T", obj))
+				if fails != nil {
+					return fails
+				}
+				return c.Patch(ctx, obj, patch, options...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.CreateOption) error {
+				writes = append(writes, fmt.Sprintf("create %T", obj))
+				return c.Create(ctx, obj, options...)
+			},
+		}).Build()
+	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(20), Clock: testclock.NewFakePassiveClock(time.Unix(0, 0))}
+	current := &offloadingv1beta1.VirtualNode{}
+	reconcileOnce := func() error {
+		writes = nil
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
+		_, err := r.Reconcile(t.Context(), current)
+		return err
+	}
+	require.ErrorIs(t, reconcileOnce(), fails)
+	assert.Equal(t, []string{"patch *v1beta1.VirtualNode"}, writes)
+
+	fails = nil
+	require.NoError(t, reconcileOnce())
+	assert.Equal(t, []string{"patch *v1beta1.VirtualNode"}, writes, "the finalizer and the image are one write")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
+	assert.Contains(t, current.Finalizers, offloadingv1beta1.VirtualNodeFinalizer)
+	assert.Equal(t, "app:2", current.Spec.Template.Spec.Template.Spec.Containers[0].Image)
+
+	require.NoError(t, reconcileOnce())
+	assert.Contains(t, writes, "create *v1.Deployment")
+	assert.NotContains(t, writes, "patch *v1beta1.VirtualNode")
 }

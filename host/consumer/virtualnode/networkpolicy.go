@@ -17,43 +17,43 @@ import (
 // there are to be none. A policy that the Deployment does not own is unmanaged. The manager has the
 // rights in tenant namespaces only (package tenantnamespace), so that it cannot watch the policies: it
 // looks at one again when its Deployment has changed, and after its own start.
-func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, deployment *appsv1.Deployment) error {
-	if generation, ok := r.networkPolicies.Load(deployment.UID); ok && generation == deployment.Generation {
+func (p *process) ensureNetworkPolicy(ctx context.Context, deployment *appsv1.Deployment) error {
+	if generation, ok := p.networkPolicies.Load(deployment.UID); ok && generation == deployment.Generation {
 		return nil
 	}
 	current := &networkingv1.NetworkPolicy{}
-	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(deployment), current)
+	err := p.APIReader.Get(ctx, client.ObjectKeyFromObject(deployment), current)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading NetworkPolicy %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	}
-	if err := r.writeNetworkPolicy(ctx, deployment, current, err == nil); err != nil {
+	if err := p.writeNetworkPolicy(ctx, deployment, current, err == nil); err != nil {
 		return err
 	}
-	r.networkPolicies.Store(deployment.UID, deployment.Generation)
+	p.networkPolicies.Store(deployment.UID, deployment.Generation)
 	return nil
 }
 
-func (r *Reconciler) writeNetworkPolicy(ctx context.Context, deployment *appsv1.Deployment, current *networkingv1.NetworkPolicy, exists bool) error {
+func (p *process) writeNetworkPolicy(ctx context.Context, deployment *appsv1.Deployment, current *networkingv1.NetworkPolicy, exists bool) error {
 	isOurs := exists && metav1.IsControlledBy(current, deployment)
-	if r.NetworkAccess == nil {
+	if p.NetworkAccess == nil {
 		if !isOurs {
 			return nil
 		}
-		if err := r.Client.Delete(ctx, current, uidPrecondition(current)); client.IgnoreNotFound(err) != nil {
+		if err := p.Client.Delete(ctx, current, uidPrecondition(current)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting NetworkPolicy %s/%s: %w", current.Namespace, current.Name, err)
 		}
 		return nil
 	}
-	desired := virtualkubelet.NetworkPolicy(deployment, r.NetworkAccess)
+	desired := virtualkubelet.NetworkPolicy(deployment, p.NetworkAccess)
 	switch {
 	case !exists:
-		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
+		if err := p.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("creating NetworkPolicy %s/%s: %w", desired.Namespace, desired.Name, err)
 		}
 	case isOurs && !equality.Semantic.DeepEqual(current.Spec, desired.Spec):
 		updated := current.DeepCopy()
 		updated.Spec = desired.Spec
-		if err := r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+		if err := p.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("patching NetworkPolicy %s/%s: %w", desired.Namespace, desired.Name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package virtualnode
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,11 +33,11 @@ func TestANetworkPolicyFollowsTheOptions(t *testing.T) {
 			return c.Get(ctx, key, object, options...)
 		},
 	}).Build()
-	var r *Reconciler
+	var r *process
 	// start is a manager that starts with these options.
 	start := func(access *virtualkubelet.NetworkAccess) {
 		t.Helper()
-		r = &Reconciler{Client: c, APIReader: c, NetworkAccess: access}
+		r = &process{Client: c, APIReader: c, NetworkAccess: access, networkPolicies: &sync.Map{}}
 		require.NoError(t, r.ensureNetworkPolicy(t.Context(), deployment))
 	}
 	port := func() (int, error) {

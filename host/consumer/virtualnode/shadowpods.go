@@ -29,7 +29,7 @@ const (
 
 // providerLimits bound the answers of a provider: all peers share this process. The metadata of a page of
 // ShadowPods has far less.
-func (r *Reconciler) providerLimits() remotecluster.Limits {
+func (r *release) providerLimits() remotecluster.Limits {
 	return remotecluster.Limits{Response: 8 << 20, Values: 200_000, Timeout: providerTimeout, Types: r.Client.Scheme()}
 }
 
@@ -37,8 +37,8 @@ func (r *Reconciler) providerLimits() remotecluster.Limits {
 // stopped: those of pods that are not drained (DaemonSets), that were created during the drain,
 // or that were force-deleted. It deletes them only in namespaces that are kept for another
 // VirtualNode; the provider deletes the others with the NamespaceMap.
-func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	fc, err := r.foreignCluster(ctx, vn)
+func (r *release) withdrawShadowPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	fc, err := foreignCluster(ctx, r.Client, vn)
 	if err != nil || fc != nil && fc.PermanentlyUnreachable() {
 		return err
 	}
@@ -76,8 +76,8 @@ func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1bet
 
 // remainingNamespaces returns the remote namespaces that are kept when the VirtualNode is
 // deleted, sorted.
-func (r *Reconciler) remainingNamespaces(ctx context.Context, vn *offloadingv1beta1.VirtualNode, hasSiblings bool) ([]string, error) {
-	list, err := r.namespaceMaps(ctx, vn)
+func (r *release) remainingNamespaces(ctx context.Context, vn *offloadingv1beta1.VirtualNode, hasSiblings bool) ([]string, error) {
+	list, err := namespaceMaps(ctx, r.Client, vn)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func deleteShadowPods(ctx context.Context, provider client.Client, namespace str
 // connect returns clients of the provider in the order of preference: with the VirtualNode's
 // Secret, which may have been deleted or invalid, and with those of the provider's other
 // VirtualNodes.
-func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualNode, siblings []offloadingv1beta1.VirtualNode) ([]client.Client, error) {
+func (r *release) connect(ctx context.Context, vn *offloadingv1beta1.VirtualNode, siblings []offloadingv1beta1.VirtualNode) ([]client.Client, error) {
 	var providers []client.Client
 	var errs []error
 	for _, candidate := range append([]offloadingv1beta1.VirtualNode{*vn}, siblings...) {

@@ -1,4 +1,5 @@
-// Package virtualkubelet builds the Deployment of a virtual kubelet that a VirtualNode carries.
+// Package virtualkubelet builds the Deployment of a virtual kubelet, first the template that a VirtualNode
+// carries, and what belongs to it: service account, roles and bindings, NetworkPolicy, PodDisruptionBudget.
 // It is pure.
 package virtualkubelet
 
