@@ -1,10 +1,13 @@
 package targets
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,6 +33,11 @@ func TestWorkflowsAreSound(t *testing.T) {
 		require.NoError(t, err)
 		var workflow struct {
 			Jobs map[string]struct {
+				Strategy struct {
+					Matrix struct {
+						Include []struct{ Target, Lanes string } `json:"include"`
+					} `json:"matrix"`
+				} `json:"strategy"`
 				Steps []struct {
 					Name string `json:"name"`
 					Uses string `json:"uses"`
@@ -39,7 +47,11 @@ func TestWorkflowsAreSound(t *testing.T) {
 		}
 		require.NoError(t, yaml.Unmarshal(raw, &workflow), file)
 		targets := 0
+		lanes := map[string][]string{}
 		for _, job := range workflow.Jobs {
+			for _, part := range job.Strategy.Matrix.Include {
+				lanes[part.Target] = append(lanes[part.Target], strings.Fields(part.Lanes)...)
+			}
 			for _, step := range job.Steps {
 				assert.True(t, step.Uses == "" || pinned.MatchString(step.Uses), "%s: %q is not pinned by digest", file, step.Uses)
 				if step.Run != "" {
@@ -54,6 +66,22 @@ func TestWorkflowsAreSound(t *testing.T) {
 				}
 			}
 		}
+		if filepath.Base(file) == "ci.yaml" {
+			runsAllOfCI(t, lanes)
+			continue
+		}
 		assert.NotZero(t, targets, file)
 	}
+}
+
+// runsAllOfCI expects the targets of make ci, and each lane of the tests once.
+func runsAllOfCI(t *testing.T, lanes map[string][]string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", "--eval=print-lanes: ; @echo $(LANES)", "print-lanes")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, strings.Fields(string(out)), lanes["test"])
+	assert.ElementsMatch(t, []string{"verify", "lint", "test-race", "test"}, slices.Collect(maps.Keys(lanes)))
 }
