@@ -42,7 +42,7 @@ packages_with = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end
 # run at a time, because tests against control planes wait much of their time, and one package of
 # each (-p 1), because a control plane is slow when eight tests share two cores; go writes the output
 # of each package at once. Those of the rig wait longest: three of them run at a time.
-test_modules = { failed=$$(printf '%s\n' $(LANES) | xargs -P 3 -I{} sh -c 'packages=./...; case {} in .) lane=longshore/host;; host) lane=host/app;; hack/demo) lane=demo/rig;; hack/demo/rig) lane= packages='-parallel 3 ./...';; *) lane=;; esac; \
+test_modules = { failed=$$(printf '%s\n' $(LANES) | xargs -P 3 -I{} sh -c 'packages=./...; case {} in .) lane=longshore/host;; host) lane=host/app;; hack/demo) lane=demo/rig;; hack/demo/rig) lane= packages="-parallel 3 ./...";; *) lane=;; esac; \
 	(cd {} && { [ -z "$$lane" ] || packages=$$($(GO) list ./... | grep -v "$$lane"); } && $(TEST) $(1) $$packages) >&3 || echo {}'); } 3>&1; \
 	echo "left out: $$(grep -rh --include='*_test.go' '^func TestLong' . | wc -l) tests that take long or measure time; run them with: make test-long"; \
 	[ -z "$$failed" ] || { echo "tests failed in:" $$failed >&2; exit 1; }
