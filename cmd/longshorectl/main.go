@@ -19,7 +19,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/complete"
@@ -47,6 +49,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
 		os.Exit(compiler.Child(ctx, os.Args[2:], os.Stdin, os.Stderr))
 	}
+	ctrl.SetLogger(logr.Discard()) // Errors are returned, and controller-runtime complains, with a stack, if it has no logger.
 	root := command(compiler.Own())
 	nameAsCalled(root, os.Args[0])
 	err := root.ExecuteContext(ctx)
@@ -102,6 +105,12 @@ func command(compile engine.Compiler) *cobra.Command {
 	root.AddCommand(versionCommand(streams.Out))
 	root.AddCommand(plan.Command(os.Stdin, os.Stdout, os.Getenv, compile))
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv, Compiler: compile}))
+	root.InitDefaultCompletionCmd()
+	for _, child := range root.Commands() {
+		if child.Name() == "completion" {
+			output.Group(child)
+		}
+	}
 	refused(root)
 	refusedFlags(root)
 	output.UsageArgs(root)

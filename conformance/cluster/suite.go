@@ -36,7 +36,7 @@ type Options struct {
 	// Timeout bounds each check and the removal at the end, PollInterval is the time between attempts.
 	Timeout, PollInterval time.Duration
 	// Step runs each check, so that a caller can show it; nil for none.
-	Step func(rule Rule, run func() error)
+	Step func(rule Rule, run func() Outcome)
 }
 
 // Outcome is the result of one check.
@@ -104,9 +104,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			break
 		}
 		outcome := Outcome{}
-		s.step(rule, func() error {
+		s.step(rule, func() Outcome {
 			outcome = s.check(ctx, rule, report)
-			return outcome.Err
+			return outcome
 		})
 		if ctx.Err() != nil && outcome.Err != nil {
 			break
@@ -114,9 +114,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		report.add(rule, outcome)
 	}
 	var err error
-	s.step(Rule{ID: "clean-up"}, func() error {
+	s.step(Rule{ID: "clean-up"}, func() Outcome {
 		err = s.remove(ctx)
-		return err
+		return Outcome{Err: err}
 	})
 	if ctx.Err() != nil {
 		err = errors.Join(fmt.Errorf("testing the installation: %w", context.Cause(ctx)), err)
@@ -124,9 +124,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, err
 }
 
-func (s *session) step(rule Rule, run func() error) {
+func (s *session) step(rule Rule, run func() Outcome) {
 	if s.Step == nil {
-		s.Step = func(_ Rule, run func() error) { _ = run() } // the report has the error
+		s.Step = func(_ Rule, run func() Outcome) { run() } // the report has the outcome
 	}
 	s.Step(rule, run)
 }

@@ -117,8 +117,14 @@ func (f *flags) run(ctx context.Context, streams admin.Streams) error {
 		return err
 	}
 	steps := console.New(streams.Err)
-	options.Step = func(rule suite.Rule, run func() error) {
-		_ = steps.Step(rule.ID, func(func(string)) error { return run() }) // the report has the error
+	options.Step = func(rule suite.Rule, run func() suite.Outcome) {
+		_ = steps.Step(rule.ID, func(func(string)) error { // the report has the outcome
+			outcome := run()
+			if outcome.Skipped != "" {
+				return console.Skipped(outcome.Skipped)
+			}
+			return outcome.Err
+		})
 	}
 	result, err := suite.Run(ctx, options)
 	if result == nil {

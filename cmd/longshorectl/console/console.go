@@ -4,6 +4,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -70,6 +71,12 @@ func NewPlain(out io.Writer) *Console {
 	return &Console{out: out, every: remindEvery, width: func() int { return 0 }, now: time.Now}
 }
 
+// Skipped is the error of a step that did nothing, and why: it has not failed.
+type Skipped string
+
+// Error returns why.
+func (s Skipped) Error() string { return "skipped: " + string(s) }
+
 // Step runs one step, showing that it runs, how long it takes and how it ends.
 func (c *Console) Step(title string, run func(progress func(string)) error) error {
 	start := c.now()
@@ -80,15 +87,22 @@ func (c *Console) Step(title string, run func(progress func(string)) error) erro
 	err := run(c.setDetail)
 	close(stop)
 	drawing.Wait()
-	mark, took := color.GreenString("✓"), c.now().Sub(start)
-	if err != nil {
-		mark = color.RedString("✗")
-	}
-	if !c.terminal {
-		mark = map[bool]string{true: "ok  ", false: "FAIL"}[err == nil]
-	}
-	fmt.Fprintf(c.out, "%s%s %-58s %6.1fs\n", c.clear(), mark, title, took.Seconds())
+	fmt.Fprintf(c.out, "%s%s %-58s %6.1fs\n", c.clear(), c.mark(err), title, c.now().Sub(start).Seconds())
 	return err
+}
+
+// mark shows how a step ended.
+func (c *Console) mark(err error) string {
+	plain, onTerminal := "FAIL", color.RedString("✗")
+	if _, isSkipped := errors.AsType[Skipped](err); isSkipped {
+		plain, onTerminal = "skip", color.HiBlackString("-")
+	} else if err == nil {
+		plain, onTerminal = "ok  ", color.GreenString("✓")
+	}
+	if c.terminal {
+		return onTerminal
+	}
+	return plain
 }
 
 func (c *Console) setDetail(detail string) {

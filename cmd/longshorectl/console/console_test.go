@@ -27,6 +27,8 @@ func TestAPipeGetsPlainLines(t *testing.T) {
 	require.ErrorIs(t, c.Step("Installing", func(func(string)) error { return failure }), failure)
 	assert.Contains(t, out.String(), "ok   Starting clusters")
 	assert.Contains(t, out.String(), "FAIL Installing")
+	require.Error(t, c.Step("Peering", func(func(string)) error { return Skipped("nothing is installed") }))
+	assert.Contains(t, out.String(), "skip Peering")
 	assert.NotContains(t, out.String(), "\033", "a pipe gets no escape sequence")
 }
 

@@ -23,6 +23,11 @@ import (
 const (
 	offloadTimeout   = 20 * time.Second
 	unoffloadTimeout = 2 * time.Minute
+
+	flagPods       = "pod-offloading-strategy"
+	flagMapping    = "namespace-mapping-strategy"
+	flagRemoteName = "remote-namespace-name"
+	flagSelector   = "selector"
 )
 
 var aliases = []string{"namespaces", "ns"}
@@ -41,24 +46,25 @@ func Offload(streams admin.Streams) *cobra.Command {
 		Use:     "namespace NAME...",
 		Aliases: aliases,
 		Short:   "Extend namespaces to the clusters of virtual nodes",
-		Long: "Extend namespaces to the clusters of virtual nodes: their pods may run there. For a namespace that is offloaded, the pods' strategy and the\n" +
-			"selector change. -o yaml or json prints the objects and creates nothing.\n" +
+		Long: "Extend namespaces to the clusters of virtual nodes: their pods may run there. Of a namespace that is offloaded, what flags are given for\n" +
+			"changes: the pods' strategy and the selector. -o yaml or json prints new objects and creates nothing.\n" +
 			"Exit codes: 0 offloaded, or no virtual node is selected yet, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl offload namespace shop\n  longshorectl offload namespace shop --pod-offloading-strategy Remote --selector region=eu",
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), streams, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, streams, args) },
 	}
 	f.AddTo(command, "consumer", offloadTimeout)
 	set := command.Flags()
-	set.StringVar(&f.pods, "pod-offloading-strategy", string(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), "where pods may run: Local, Remote or LocalAndRemote")
-	set.StringVar(&f.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultNameMappingStrategyType), "name of the remote namespace: DefaultName, EnforceSameName or SelectedName")
-	set.StringVar(&f.remoteName, "remote-namespace-name", "", "name of the remote namespace with SelectedName")
+	set.StringVar(&f.pods, flagPods, string(offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType), "where pods may run: Local, Remote or LocalAndRemote")
+	set.StringVar(&f.mapping, flagMapping, string(offloadingv1beta1.DefaultNameMappingStrategyType), "name of the remote namespace: DefaultName, EnforceSameName or SelectedName")
+	set.StringVar(&f.remoteName, flagRemoteName, "", "name of the remote namespace with SelectedName")
 	set.StringVar(&f.namespaceSelector, "ns-selector", "", "label selector of the namespaces, instead of names")
-	set.StringArrayVarP(&f.selectors, "selector", "l", nil, "label selector of virtual nodes, such as region=eu; repeat it for any of several; all when absent")
+	set.StringArrayVarP(&f.selectors, flagSelector, "l", nil, `label selector of virtual nodes, such as region=eu; repeat it for any of several; "" selects all, as a new offloading does without it`)
 	f.format.AddTo(set)
 	return command
 }
 
-func (f *offloadFlags) run(ctx context.Context, streams admin.Streams, names []string) error {
+func (f *offloadFlags) run(cmd *cobra.Command, streams admin.Streams, names []string) error {
+	ctx := cmd.Context()
 	selector, err := clusterSelector(f.selectors)
 	if err != nil {
 		return output.Usage(err)
@@ -86,7 +92,7 @@ func (f *offloadFlags) run(ctx context.Context, streams admin.Streams, names []s
 		nso := object(name, spec)
 		objects = append(objects, nso)
 		steps = append(steps, admin.Step{Title: "Namespace " + name, Run: func(ctx context.Context, waiting admin.Waiting) error {
-			return apply(ctx, consumer, nso, spec, waiting)
+			return apply(ctx, consumer, nso, func() error { return change(nso, spec, cmd.Flags().Changed) }, waiting)
 		}})
 	}
 	if f.format.Format != output.Text {
@@ -103,12 +109,13 @@ func (f *offloadFlags) run(ctx context.Context, streams admin.Streams, names []s
 	return printTable(streams.Out, objects, f.format.Wide)
 }
 
-func apply(ctx context.Context, consumer *admin.Cluster, nso *offloadingv1beta1.NamespaceOffloading, spec offloadingv1beta1.NamespaceOffloadingSpec, waiting admin.Waiting) error {
+// apply creates a NamespaceOffloading, or changes the one that exists, and waits until the namespace is offloaded.
+func apply(ctx context.Context, consumer *admin.Cluster, nso *offloadingv1beta1.NamespaceOffloading, change func() error, waiting admin.Waiting) error {
 	if err := consumer.Write(ctx, nso, func() error {
 		if nso.ResourceVersion == "" {
 			return nil
 		}
-		return change(nso, spec)
+		return change()
 	}); err != nil {
 		return err
 	}
@@ -199,29 +206,50 @@ func Unoffload(streams admin.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirmation.Ask(streams, fmt.Sprintf("This deletes the remote namespaces of %s, with all that is in them.", strings.Join(names, ", "))); err != nil {
-				return err
-			}
-			var steps []admin.Step
-			for _, name := range names {
-				nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: offloadingv1beta1.NamespaceOffloadingName, Namespace: name}}
-				steps = append(steps, admin.Step{Title: "Namespace " + name, Run: func(ctx context.Context, waiting admin.Waiting) error {
-					return consumer.DeleteAll(ctx, []client.Object{nso}, waiting)
-				}})
-			}
-			if err := admin.RunSteps(cmd.Context(), streams.Err, f.Timeout, steps); err != nil {
-				return err
-			}
-			for _, name := range names {
-				if _, err := fmt.Fprintf(streams.Out, "namespace/%s unoffloaded\n", name); err != nil {
-					return fmt.Errorf("printing the outcome: %w", err)
-				}
-			}
-			return nil
+			return withdraw(cmd.Context(), consumer, streams, names, f.Timeout, confirmation)
 		},
 	}
 	f.AddTo(command, "consumer", unoffloadTimeout)
 	command.Flags().StringVar(&selector, "ns-selector", "", "label selector of the namespaces, instead of names")
 	confirmation.AddTo(command.Flags())
 	return command
+}
+
+// withdraw deletes the NamespaceOffloadings of namespaces, and waits until they are gone. Those without one are
+// not offloaded.
+func withdraw(ctx context.Context, consumer *admin.Cluster, streams admin.Streams, names []string, timeout time.Duration, confirmation admin.Confirmation) error {
+	var offloaded []string
+	var steps []admin.Step
+	for _, name := range names {
+		nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: offloadingv1beta1.NamespaceOffloadingName, Namespace: name}}
+		err := consumer.Get(ctx, client.ObjectKeyFromObject(nso), nso)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading NamespaceOffloading %s/%s: %w", name, nso.Name, err)
+		}
+		offloaded = append(offloaded, name)
+		steps = append(steps, admin.Step{Title: "Namespace " + name, Run: func(ctx context.Context, waiting admin.Waiting) error {
+			return consumer.DeleteAll(ctx, []client.Object{nso}, waiting)
+		}})
+	}
+	if len(offloaded) > 0 {
+		if err := confirmation.Ask(streams, fmt.Sprintf("This deletes the remote namespaces of %s, with all that is in them.", strings.Join(offloaded, ", "))); err != nil {
+			return err
+		}
+	}
+	if err := admin.RunSteps(ctx, streams.Err, timeout, steps); err != nil {
+		return err
+	}
+	for _, name := range names {
+		outcome := "unoffloaded"
+		if !slices.Contains(offloaded, name) {
+			outcome = "is not offloaded"
+		}
+		if _, err := fmt.Fprintf(streams.Out, "namespace/%s %s\n", name, outcome); err != nil {
+			return fmt.Errorf("printing the outcome: %w", err)
+		}
+	}
+	return nil
 }

@@ -25,7 +25,8 @@ var operators = map[selection.Operator]corev1.NodeSelectorOperator{
 	selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
 }
 
-// clusterSelector returns the NodeSelector that selects what any of the label selectors does.
+// clusterSelector returns the NodeSelector that selects what any of the label selectors does. It has no terms if
+// all virtual nodes are selected.
 func clusterSelector(selectors []string) (corev1.NodeSelector, error) {
 	var selector corev1.NodeSelector
 	for _, text := range selectors {
@@ -35,7 +36,7 @@ func clusterSelector(selectors []string) (corev1.NodeSelector, error) {
 		}
 		requirements, _ := parsed.Requirements()
 		if len(requirements) == 0 {
-			return selector, errors.New("an empty --selector selects nothing: leave it out to select all virtual nodes")
+			return corev1.NodeSelector{}, nil
 		}
 		var term corev1.NodeSelectorTerm
 		for _, requirement := range requirements {
@@ -84,17 +85,22 @@ func object(namespace string, spec offloadingv1beta1.NamespaceOffloadingSpec) *o
 	}
 }
 
-// change sets in a NamespaceOffloading what can be changed, and returns an error when another
+// change sets in a NamespaceOffloading what flags are given for, and returns an error when another
 // remote name is asked for: the remote namespace with its objects would stay behind.
-func change(nso *offloadingv1beta1.NamespaceOffloading, spec offloadingv1beta1.NamespaceOffloadingSpec) error {
+func change(nso *offloadingv1beta1.NamespaceOffloading, spec offloadingv1beta1.NamespaceOffloadingSpec, isGiven func(flag string) bool) error {
 	if !nso.DeletionTimestamp.IsZero() {
 		return fmt.Errorf("namespace %s is being unoffloaded: wait, and run the command again", nso.Namespace)
 	}
-	if nso.Spec.NamespaceMappingStrategy != spec.NamespaceMappingStrategy || nso.Spec.RemoteNamespaceName != spec.RemoteNamespaceName {
+	if isGiven(flagMapping) && nso.Spec.NamespaceMappingStrategy != spec.NamespaceMappingStrategy || isGiven(flagRemoteName) && nso.Spec.RemoteNamespaceName != spec.RemoteNamespaceName {
 		return fmt.Errorf("namespace %s is offloaded with the mapping %s: the remote name cannot change; run longshorectl unoffload namespace %[1]s first",
 			nso.Namespace, strings.TrimSpace(string(nso.Spec.NamespaceMappingStrategy)+" "+nso.Spec.RemoteNamespaceName))
 	}
-	nso.Spec = spec
+	if isGiven(flagPods) {
+		nso.Spec.PodOffloadingStrategy = spec.PodOffloadingStrategy
+	}
+	if isGiven(flagSelector) {
+		nso.Spec.ClusterSelector = spec.ClusterSelector
+	}
 	return nil
 }
 

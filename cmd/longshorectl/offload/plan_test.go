@@ -2,6 +2,7 @@ package offload
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,7 +28,7 @@ func TestSelectorsOfClusters(t *testing.T) {
 		"all of one":         {selectors: []string{"a in (y,x),!b"}, want: []corev1.NodeSelectorTerm{term(corev1.NodeSelectorRequirement{Key: "a", Operator: "In", Values: []string{"x", "y"}}, corev1.NodeSelectorRequirement{Key: "b", Operator: "DoesNotExist"})}},
 		"any of two":         {selectors: []string{"a", "b!=c"}, want: []corev1.NodeSelectorTerm{term(corev1.NodeSelectorRequirement{Key: "a", Operator: "Exists"}), term(corev1.NodeSelectorRequirement{Key: "b", Operator: "NotIn", Values: []string{"c"}})}},
 		"a comparison":       {selectors: []string{"gpus>2"}, want: []corev1.NodeSelectorTerm{term(corev1.NodeSelectorRequirement{Key: "gpus", Operator: "Gt", Values: []string{"2"}})}},
-		"one that is empty":  {selectors: []string{""}, problem: "an empty --selector selects nothing"},
+		"one that is empty":  {selectors: []string{"region=eu", ""}},
 		"one that is broken": {selectors: []string{"a in"}, problem: `invalid --selector "a in"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,16 +72,41 @@ func TestStrategies(t *testing.T) {
 }
 
 func TestChangesOfAnOffloadedNamespace(t *testing.T) {
-	spec := offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: "DefaultName", PodOffloadingStrategy: "LocalAndRemote"}
-	nso := object("shop", spec)
-	spec.PodOffloadingStrategy = "Remote"
-	require.NoError(t, change(nso, spec))
-	assert.EqualValues(t, "Remote", nso.Spec.PodOffloadingStrategy)
-	spec.NamespaceMappingStrategy = "EnforceSameName"
-	require.ErrorContains(t, change(nso, spec), "run longshorectl unoffload namespace shop first")
-	now := metav1.Now()
-	nso.DeletionTimestamp = &now
-	require.ErrorContains(t, change(nso, nso.Spec), "is being unoffloaded")
+	existing := offloadingv1beta1.NamespaceOffloadingSpec{
+		NamespaceMappingStrategy: "SelectedName", RemoteNamespaceName: "market", PodOffloadingStrategy: "Remote",
+		ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: "Exists"}}}}},
+	}
+	asked := offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: "DefaultName", PodOffloadingStrategy: "LocalAndRemote"}
+	with := func(change func(*offloadingv1beta1.NamespaceOffloadingSpec)) offloadingv1beta1.NamespaceOffloadingSpec {
+		spec := existing.DeepCopy()
+		change(spec)
+		return *spec
+	}
+	for name, tc := range map[string]struct {
+		given   []string
+		want    offloadingv1beta1.NamespaceOffloadingSpec
+		problem string
+	}{
+		"nothing is given":         {want: existing},
+		"the strategy of its pods": {given: []string{"pod-offloading-strategy"}, want: with(func(s *offloadingv1beta1.NamespaceOffloadingSpec) { s.PodOffloadingStrategy = "LocalAndRemote" })},
+		"all virtual nodes":        {given: []string{"selector"}, want: with(func(s *offloadingv1beta1.NamespaceOffloadingSpec) { s.ClusterSelector = corev1.NodeSelector{} })},
+		"another mapping":          {given: []string{"namespace-mapping-strategy"}, problem: "run longshorectl unoffload namespace shop first"},
+		"another remote name":      {given: []string{"remote-namespace-name"}, problem: "with the mapping SelectedName market"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nso := object("shop", existing)
+			err := change(nso, asked, func(flag string) bool { return slices.Contains(tc.given, flag) })
+			if tc.problem != "" {
+				require.ErrorContains(t, err, tc.problem)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, nso.Spec)
+		})
+	}
+	leaving, now := object("shop", existing), metav1.Now()
+	leaving.DeletionTimestamp = &now
+	require.ErrorContains(t, change(leaving, existing, func(string) bool { return false }), "is being unoffloaded")
 }
 
 func TestWhatANamespaceWaitsFor(t *testing.T) {

@@ -276,7 +276,7 @@ func (o *Options) validateReflection() error {
 		errs = append(errs, fmt.Errorf("invalid --resync-period %s: must not be negative", o.ResyncPeriod))
 	}
 	if (o.HomeAPIServerHost == "") != (o.HomeAPIServerPort == "") {
-		errs = append(errs, errors.New("--home-api-server-host and --home-api-server-port must be set together (T32)"))
+		errs = append(errs, errors.New("--home-api-server-host and --home-api-server-port must be set together"))
 	}
 	if o.HomeAPIServerPort != "" {
 		if port, err := strconv.ParseUint(o.HomeAPIServerPort, 10, 16); err != nil || port == 0 {

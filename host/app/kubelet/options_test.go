@@ -45,7 +45,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"negative workers":            {func(o *kubelet.Options) { o.ReflectionWorkers["pod"] = -1 }, "invalid --pod-reflection-workers -1"},
 		"an unknown reflection type":  {func(o *kubelet.Options) { o.ReflectionTypes["secret"] = "Some" }, `invalid --secret-reflection-type "Some": must be DenyList or AllowList`},
 		"a type that only pods have":  {func(o *kubelet.Options) { o.ReflectionTypes["ingress"] = "CustomLiqo" }, `invalid --ingress-reflection-type "CustomLiqo"`},
-		"a host without a port":       {func(o *kubelet.Options) { o.HomeAPIServerHost = "x" }, "must be set together (T32)"},
+		"a host without a port":       {func(o *kubelet.Options) { o.HomeAPIServerHost = "x" }, "must be set together"},
 		"a short lease duration":      {func(o *kubelet.Options) { o.VKLeaseDuration = o.VKLeaseRenewInterval }, "invalid --vk-lease-duration 10s"},
 		"a short renew interval":      {func(o *kubelet.Options) { o.VKLeaseRetryPeriod = o.VKLeaseRenewInterval }, "invalid --vk-lease-renew-interval 10s"},
 		"an invalid report key":       {func(o *kubelet.Options) { o.PolicyReportKeys = []string{"x"} }, "--policy-report-key: reading public key 1"},

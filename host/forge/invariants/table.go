@@ -184,7 +184,7 @@ func podRows() [][]Row {
 		nested("SecurityContext", "Volumes", "InitContainers", "Containers"),
 		free(placing, "NodeSelector", "Affinity", "Tolerations", "SchedulerName", "TopologySpreadConstraints",
 			"SchedulingGates", "SchedulingGroup", "EvictionResponders"),
-		free("policies decide it (wire 3.4); classes have no order, and the provider offers only classes that it trusts", "RuntimeClassName"),
+		free("policies decide it; classes have no order, and the provider offers only classes that it trusts", "RuntimeClassName"),
 		free("a Secret for the kubelet, which no container can read", "ImagePullSecrets"),
 		free(computed, "Priority", "PreemptionPolicy", "Overhead"),
 		free(resolves, "DNSPolicy", "DNSConfig", "HostAliases", "Hostname", "Subdomain", "SetHostnameAsFQDN", "HostnameOverride", "EnableServiceLinks"),

@@ -118,7 +118,7 @@ func DroppedPodFields() map[string]string {
 	return map[string]string{
 		"NodeSelector":             "has labels of the consumer's nodes; the OffloadingPatch has those of the provider",
 		"Affinity":                 "has topology and pods of the consumer; the OffloadingPatch and the presets have those of the provider",
-		"ServiceAccountName":       "the service account exists in the consumer only (3.5; T38), except in mode Remote",
+		"ServiceAccountName":       "the service account exists in the consumer only, except in mode Remote",
 		"DeprecatedServiceAccount": "as serviceAccountName",
 		"NodeName":                 "is the virtual node; the provider schedules the pod",
 		"SchedulerName":            "names a scheduler of the consumer",
@@ -128,7 +128,7 @@ func DroppedPodFields() map[string]string {
 		"PriorityClassName":        "names a class of the consumer; the provider decides about preemption",
 		"Priority":                 "is computed from the class by the provider's admission",
 		"PreemptionPolicy":         "is computed from the class by the provider's admission",
-		"RuntimeClassName":         "names a class of the consumer; decided by policy (3.4)",
+		"RuntimeClassName":         "names a class of the consumer; decided by policy",
 		"Overhead":                 "is computed from the runtime class by the provider's admission",
 		"SchedulingGates":          "are all removed: the pod is bound",
 		"SchedulingGroup":          "names a PodGroup of the consumer, for which the provider's scheduler would wait",
@@ -141,7 +141,7 @@ func DroppedPodFields() map[string]string {
 func ChangedPodFields() map[string]string {
 	return map[string]string{
 		"Tolerations":                  "tolerations of the virtual node's taint would allow the pod on the provider's own virtual nodes",
-		"Volumes":                      "tokens of service accounts are not sent (3.5, mode Disabled), the root CA ConfigMap has another name there, and an ephemeral volume of the virtual storage class becomes a claim",
+		"Volumes":                      "tokens of service accounts are not sent in mode Disabled, the root CA ConfigMap has another name there, and an ephemeral volume of the virtual storage class becomes a claim",
 		"AutomountServiceAccountToken": "the service account is one of the consumer",
 		"HostUsers":                    "true is the default",
 	}

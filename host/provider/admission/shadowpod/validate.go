@@ -2,7 +2,6 @@ package shadowpod
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,11 +17,6 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
-
-// maxSize bounds the JSON of a ShadowPod without its managed fields: the controllers of the provider keep all ShadowPods
-// in memory, and an API server takes 1.5 MB. Pods of users stay below it: Kubernetes bounds the annotations to 256 KiB,
-// and a spec with thousands of environment variables has 200 KiB.
-const maxSize = 512 << 10
 
 // Validator validates ShadowPods and has their resources reserved.
 type Validator struct {
@@ -49,9 +43,8 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 		if err := quantity.CheckAll(&shadow.Spec); err != nil {
 			return admission.Denied("spec." + err.Error())
 		}
-		// An update that makes a ShadowPod no larger is admitted: it may have been stored without the bound.
-		if size := sizeOf(request.Object.Raw); size > maxSize && size > sizeOf(request.OldObject.Raw) {
-			return admission.Denied(fmt.Sprintf("the ShadowPod has %d bytes: the provider accepts %d, of spec, labels and annotations together", size, maxSize))
+		if problem := tooLarge(request.Object.Raw, request.OldObject.Raw); problem != "" {
+			return admission.Denied(problem)
 		}
 	}
 	switch request.Operation {
@@ -66,22 +59,6 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 	case admissionv1.Delete, admissionv1.Connect: // not sent to this webhook
 	}
 	return admission.Allowed("")
-}
-
-// sizeOf returns the size of an object, without its managed fields if it is large: the API server writes these.
-func sizeOf(raw []byte) int {
-	if len(raw) <= maxSize {
-		return len(raw)
-	}
-	var object struct {
-		Metadata struct {
-			ManagedFields json.RawMessage `json:"managedFields"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(raw, &object) != nil {
-		return len(raw)
-	}
-	return len(raw) - len(object.Metadata.ManagedFields)
 }
 
 func (v *Validator) create(ctx context.Context, request *admission.Request, shadow *offloadingv1beta1.ShadowPod) admission.Response {

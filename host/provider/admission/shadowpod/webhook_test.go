@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,8 +163,22 @@ func TestCreations(t *testing.T) {
 			}
 		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
 		"managed fields": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
-			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxSize)}}
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxSize-100)}}
 		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
+		"managed fields of a client": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxSize)}}
+		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, "bytes of metadata.managedFields: the provider accepts 524288"},
+		"as many terms as policies may add": {shadowPod(podTermsOf(4, 4, 4, 4)), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
+		"one term more":                     {shadowPod(podTermsOf(5, 4, 4, 4)), []client.Object{namespace("rome"), quotaOf("1", nil)}, "has 17 terms of podAffinity, podAntiAffinity and topologySpreadConstraints: the provider accepts 16"},
+		"many terms of one kind":            {shadowPod(podTermsOf(0, 4000, 0, 0)), []client.Object{namespace("rome"), quotaOf("1", nil)}, "has 4000 terms"},
+		"many values of a node selector": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: slices.Repeat([]string{"a"}, maxSchedulingValues)}},
+			}}}}}
+		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, "values of affinity, nodeSelector, tolerations and topologySpreadConstraints: the provider accepts 1000"},
+		"many tolerations": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Tolerations = slices.Repeat([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, maxSchedulingValues)
+		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, "the provider accepts 1000"},
 		"a large spec":           {large(maxSize), []client.Object{namespace("rome"), quotaOf("1", nil)}, "the provider accepts 524288"},
 		"large labels":           {shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Labels[strings.Repeat("a", maxSize)] = "x" }), []client.Object{namespace("rome"), quotaOf("1", nil)}, "the provider accepts 524288"},
 		"another's namespace":    {shadowPod(nil), []client.Object{namespace("oslo"), quotaOf("1", nil)}, "does not belong to cluster rome"},
@@ -180,6 +195,23 @@ func TestCreations(t *testing.T) {
 				assert.EqualValues(t, 403, response.Result.Code)
 			}
 		})
+	}
+}
+
+// podTermsOf returns an edit that gives a ShadowPod terms of required and preferred affinity, of preferred
+// anti-affinity, and constraints of topology spread.
+func podTermsOf(required, preferred, anti, spread int) func(*offloadingv1beta1.ShadowPod) {
+	term := corev1.PodAffinityTerm{TopologyKey: "kubernetes.io/hostname", NamespaceSelector: &metav1.LabelSelector{}}
+	weighted := corev1.WeightedPodAffinityTerm{Weight: 1, PodAffinityTerm: term}
+	return func(s *offloadingv1beta1.ShadowPod) {
+		s.Spec.Pod.Affinity = &corev1.Affinity{
+			PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution:  slices.Repeat([]corev1.PodAffinityTerm{term}, required),
+				PreferredDuringSchedulingIgnoredDuringExecution: slices.Repeat([]corev1.WeightedPodAffinityTerm{weighted}, preferred),
+			},
+			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: slices.Repeat([]corev1.WeightedPodAffinityTerm{weighted}, anti)},
+		}
+		s.Spec.Pod.TopologySpreadConstraints = slices.Repeat([]corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone"}}, spread)
 	}
 }
 
