@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
@@ -40,6 +41,12 @@ type source struct {
 	selector  string
 	// limit is the size of all objects at most (see MaxCopies); zero means no limit.
 	limit int
+}
+
+// IsWatchListSemanticsUnSupported has the objects of another cluster listed before they are watched: of a watch
+// that begins with all objects, client-go keeps the events without a limit until their end.
+func (s source) IsWatchListSemanticsUnSupported() bool {
+	return s.limit > 0 || watchlist.DoesClientNotSupportWatchListSemantics(s.client)
 }
 
 // objects has the objects of a source. It is the store of a client-go reflector: an informer of
@@ -125,7 +132,7 @@ func (o *objects) observe(ctx context.Context, resync time.Duration) {
 			events, err := client.Watch(ctx, options)
 			return events, o.record(err)
 		},
-	}, o.source.client)
+	}, o.source)
 	cache.NewReflector(restore.Detect(observed), &unstructured.Unstructured{}, o, resync).RunWithContext(ctx)
 }
 

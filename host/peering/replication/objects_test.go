@@ -15,8 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -130,6 +133,15 @@ func TestCopiesAreNotListedInPages(t *testing.T) {
 	}, patience, every, "the page is refused")
 	assert.False(t, o.hasSynced())
 	assert.LessOrEqual(t, lists.Load(), int64(2), "no page is followed")
+}
+
+// Client-go keeps the first events of a watch that begins with all objects until their end, which another cluster need
+// not send.
+func TestCopiesAreListedBeforeTheyAreWatched(t *testing.T) {
+	client, err := dynamic.NewForConfig(&rest.Config{})
+	require.NoError(t, err)
+	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(source{client: client, limit: MaxCopies}))
+	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(source{client: client}), "this cluster's API server is trusted")
 }
 
 // TestTooManyCopiesAreListedAgain observes a provider that sends too much until it is deleted.

@@ -237,7 +237,7 @@ func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, s
 		return ctrl.Result{}, nil
 	}
 	// An invalid Secret does not stop a reflector: the previous content may still be valid.
-	config, err := remotecluster.Config(secret, remotecluster.Limits{Response: 2 * MaxCopies, Types: r.Client.Scheme()})
+	config, err := remotecluster.Config(secret, remotecluster.Limits{Response: 2 * MaxCopies, Values: 2 * MaxCopies / valueCost, Types: r.Client.Scheme()})
 	if err != nil {
 		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonInvalidKubeconfig, actionReplicate, "Failed to replicate: %v", err)
 		return ctrl.Result{}, reconcile.TerminalError(fmt.Errorf("reading Secret %s: %w", name, err))
