@@ -21,7 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	ctrl "sigs.k8s.io/controller-runtime"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/complete"
@@ -49,7 +49,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
 		os.Exit(compiler.Child(ctx, os.Args[2:], os.Stdin, os.Stderr))
 	}
-	ctrl.SetLogger(logr.Discard()) // Errors are returned, and controller-runtime complains, with a stack, if it has no logger.
+	ctrllog.SetLogger(logr.Discard()) // Errors are returned, and controller-runtime complains, with a stack, if it has no logger.
 	root := command(compiler.Own())
 	nameAsCalled(root, os.Args[0])
 	err := root.ExecuteContext(ctx)
