@@ -11,23 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // plane is a cluster in which no controller runs.
-func plane(t *testing.T, id string, objects ...client.Object) client.Client {
-	t.Helper()
-	kinds, err := scheme.New()
-	require.NoError(t, err)
+func plane(id string, objects ...client.Object) client.Client {
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "id", Labels: map[string]string{"app.kubernetes.io/name": liqocorev1beta1.ClusterIDConfigMapLabelValue}},
 		Data:       map[string]string{liqocorev1beta1.ClusterIDConfigMapKey: id},
 	}
-	return fake.NewClientBuilder().WithScheme(kinds).WithObjects(append(objects, configMap)...).Build()
+	return fakeclient.Builder(append(objects, configMap)...).Build()
 }
 
 func options(t *testing.T, consumer, provider client.Client) Options {
@@ -63,8 +59,8 @@ func results(r *Report) map[string]string {
 }
 
 func TestClustersThatAreNotPeered(t *testing.T) {
-	consumer := plane(t, "rome")
-	report, err := Run(t.Context(), options(t, consumer, plane(t, "milan")))
+	consumer := plane("rome")
+	report, err := Run(t.Context(), options(t, consumer, plane("milan")))
 	require.NoError(t, err)
 	assert.False(t, report.Conforms)
 	states := results(report)
@@ -77,8 +73,8 @@ func TestClustersThatAreNotPeered(t *testing.T) {
 }
 
 func TestANodeWithoutControllers(t *testing.T) {
-	consumer := plane(t, "rome", readyNode())
-	report, err := Run(t.Context(), options(t, consumer, plane(t, "milan")))
+	consumer := plane("rome", readyNode())
+	report, err := Run(t.Context(), options(t, consumer, plane("milan")))
 	require.NoError(t, err)
 	states := results(report)
 	assert.Equal(t, "passed", states["node.ready"])
@@ -87,16 +83,14 @@ func TestANodeWithoutControllers(t *testing.T) {
 }
 
 func TestClustersThatAreNoPair(t *testing.T) {
-	empty, err := scheme.New()
-	require.NoError(t, err)
-	existing := plane(t, "rome", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "conformance-a"}})
+	existing := plane("rome", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "conformance-a"}})
 	for name, tc := range map[string]struct {
 		consumer, provider client.Client
 		want               string
 	}{
-		"a consumer that is not installed": {fake.NewClientBuilder().WithScheme(empty).Build(), plane(t, "milan"), "the consumer has 0 ConfigMaps with a cluster ID"},
-		"one cluster":                      {plane(t, "rome"), plane(t, "rome"), `both clusters have the ID "rome"`},
-		"a namespace that exists":          {existing, plane(t, "milan"), "name one that does not exist"},
+		"a consumer that is not installed": {fakeclient.Builder().Build(), plane("milan"), "the consumer has 0 ConfigMaps with a cluster ID"},
+		"one cluster":                      {plane("rome"), plane("rome"), `both clusters have the ID "rome"`},
+		"a namespace that exists":          {existing, plane("milan"), "name one that does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := Run(t.Context(), options(t, tc.consumer, tc.provider))
@@ -109,8 +103,8 @@ func TestClustersThatAreNoPair(t *testing.T) {
 
 func TestAnInterruptLeavesNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	consumer := plane(t, "rome", readyNode())
-	o := options(t, consumer, plane(t, "milan"))
+	consumer := plane("rome", readyNode())
+	o := options(t, consumer, plane("milan"))
 	o.Timeout = time.Minute
 	interrupted := errors.New("the user pressed Ctrl-C")
 	o.Step = func(rule Rule, run func() Outcome) {

@@ -23,10 +23,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
@@ -149,15 +149,11 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
-	require.NoError(t, corev1.AddToScheme(scheme))
 	r := &rig{
 		t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch),
 		events: events.NewFakeRecorder(100), metrics: prometheus.NewRegistry(),
 	}
-	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&policyv1alpha1.OffloadingPolicy{}).WithInterceptorFuncs(r.interceptors()).Build()
+	r.client = fakeclient.Builder(objects...).WithInterceptorFuncs(r.interceptors()).Build()
 	r.source = r.newSource()
 	r.status = &status.Reconciler{Client: r.client, APIReader: r.client, Events: r.events, Clock: r.clock}
 	return r

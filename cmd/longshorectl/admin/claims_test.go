@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func virtualNode(name string, provider liqocorev1beta1.ClusterID) *offloadingv1beta1.VirtualNode {
@@ -64,7 +64,7 @@ func TestClaimsThatLoseTheirDataWithTheLastVirtualNode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Cluster{Client: fake.NewClientBuilder().WithScheme(types).WithObjects(tc.objects...).Build()}
+			c := &Cluster{Client: fakeclient.Builder(tc.objects...).Build()}
 			got, err := c.ClaimsLost(t.Context(), "milan", tc.leaving)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, got)

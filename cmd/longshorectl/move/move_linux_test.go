@@ -19,15 +19,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/volumecopy"
 )
 
@@ -131,9 +129,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, dirs: map[string]string{"data": t.TempDir(), "data-milan": t.TempDir()}}
 	require.NoError(t, os.WriteFile(filepath.Join(r.dirs["data"], "table"), bytes.Repeat([]byte("x"), 1<<20), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(r.dirs["data"], "wal"), []byte("w"), 0o600))
-	known := runtime.NewScheme()
-	require.NoError(t, errors.Join(scheme.AddToScheme(known), offloadingv1beta1.AddToScheme(known)))
-	c := fake.NewClientBuilder().WithScheme(known).WithObjects(
+	c := fakeclient.Builder(
 		claim("data"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"liqo.io/scheduling-enabled": "true"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"liqo.io/type": "virtual-node"}}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: virtualProvisioner},

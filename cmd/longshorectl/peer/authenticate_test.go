@@ -7,25 +7,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // TestAClusterThatIsPeeredAgainIsNotLost begins to authenticate after both clusters have given up each
 // other, and a third one.
 func TestAClusterThatIsPeeredAgainIsNotLost(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
 	lost := func(id liqocorev1beta1.ClusterID) *liqocorev1beta1.ForeignCluster {
 		fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{
 			Name: string(id), Annotations: map[string]string{"liqo.io/foreign-cluster-permanently-unreachable": "true", "team": "shop"},
@@ -34,7 +29,7 @@ func TestAClusterThatIsPeeredAgainIsNotLost(t *testing.T) {
 		return fc
 	}
 	open := func(id liqocorev1beta1.ClusterID, objects ...client.Object) *admin.Cluster {
-		return &admin.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), ID: id}
+		return &admin.Cluster{Client: fakeclient.Builder(objects...).Build(), ID: id}
 	}
 	isLost := func(c *admin.Cluster, name string) bool {
 		t.Helper()

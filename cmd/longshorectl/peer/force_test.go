@@ -6,12 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func TestOnlyAClusterThatDoesNotAnswerIsLost(t *testing.T) {
@@ -44,8 +43,6 @@ func TestOnlyAClusterThatDoesNotAnswerIsLost(t *testing.T) {
 // A provider chooses what it answers. One that keeps what the end of the peering removes does not keep its
 // consumer.
 func TestAClusterThatAnswersIsLeft(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
 	for name, tc := range map[string]struct{ althoughItAnswers, want bool }{
 		"a mistake keeps what waits for it": {false, false},
 		"the administrator insists":         {true, true},
@@ -53,7 +50,7 @@ func TestAClusterThatAnswersIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 			fc.Status.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.APIServerStatusCondition, Status: liqocorev1beta1.ConditionStatusEstablished}}
-			p := &Pair{Consumer: &admin.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(fc).Build()}}
+			p := &Pair{Consumer: &admin.Cluster{Client: fakeclient.Builder(fc).Build()}}
 			require.NoError(t, p.ForceSteps(fc, tc.althoughItAnswers)[0].Run(t.Context(), func(string) {}))
 			require.NoError(t, p.Consumer.Get(t.Context(), client.ObjectKeyFromObject(fc), fc))
 			assert.Equal(t, tc.want, fc.PermanentlyUnreachable())

@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
@@ -20,6 +18,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 const tenantNamespace = "liqo-tenant-milan"
@@ -31,10 +30,6 @@ type answers func(asked string) (granted string, accepted bool)
 // that exists has asked for other CPUs, which were granted, or denied for "".
 func apply(t *testing.T, exists bool, before string, delay time.Duration, answer answers) (*Granted, time.Duration, error) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, authv1beta1.AddToScheme(scheme))
-	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	request := Request{Name: "milan", Class: "default", Resources: list(map[corev1.ResourceName]string{"cpu": "8"}), VirtualNode: true}
 	decide := func(slice *authv1beta1.ResourceSlice, granted string, accepted bool) {
 		slice.Status.Conditions = []authv1beta1.ResourceSliceCondition{
@@ -55,7 +50,7 @@ func apply(t *testing.T, exists bool, before string, delay time.Duration, answer
 		objects = append(objects, slice)
 	}
 	start := time.Now()
-	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
+	c := interceptor.NewClient(fakeclient.Builder(objects...).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, object, options...)
 			if slice, ok := object.(*authv1beta1.ResourceSlice); ok && err == nil && answer != nil && time.Since(start) >= delay {
@@ -118,16 +113,12 @@ func TestAProviderMayGrantAnotherAmount(t *testing.T) {
 // TestAVirtualNodeFollowsTheGrant waits for the virtual node of a slice whose grant changes once more.
 func TestAVirtualNodeFollowsTheGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme := runtime.NewScheme()
-		require.NoError(t, corev1.AddToScheme(scheme))
-		require.NoError(t, authv1beta1.AddToScheme(scheme))
-		require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 		slice := Request{Name: "milan"}.Object(tenantNamespace, "milan")
 		slice.Status.Resources = list(map[corev1.ResourceName]string{"cpu": "4"})
 		vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: tenantNamespace, OwnerReferences: []metav1.OwnerReference{{Kind: "ResourceSlice"}}}}
 		vn.Spec.ResourceQuota.Hard = slice.Status.Resources
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-		c := &admin.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(slice, vn, node).Build(), Role: "consumer"}
+		c := &admin.Cluster{Client: fakeclient.Builder(slice, vn, node).Build(), Role: "consumer"}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		earlier := slice.DeepCopy()

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func node(name string, status corev1.ConditionStatus, reason string) *corev1.Node {
@@ -55,7 +55,7 @@ func TestHealthyAsksTheNodes(t *testing.T) {
 			return c.List(ctx, list, options...)
 		}}
 		cluster := func(name string, nodes []client.Object) *Cluster {
-			return &Cluster{Name: name, Client: fake.NewClientBuilder().WithObjects(nodes...).WithInterceptorFuncs(answer).Build()}
+			return &Cluster{Name: name, Client: fakeclient.Builder(nodes...).WithInterceptorFuncs(answer).Build()}
 		}
 		r := &Rig{Rome: cluster("rome", tc.rome), Milan: cluster("milan", tc.milan)}
 		err := r.Healthy(ctx, func(string) {})

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func TestTrouble(t *testing.T) {
@@ -48,7 +49,7 @@ func TestPodsThatDoNotComeUpAreNamed(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Kind: kind, Name: about, UID: types.UID("uid-" + about)},
 		}
 	}
-	c := &Cluster{Name: "rome", Client: fake.NewClientBuilder().WithObjects(ready, pending,
+	c := &Cluster{Name: "rome", Client: fakeclient.Builder(ready, pending,
 		event("a", "Pod", "web", corev1.EventTypeWarning, "the last word", 9),
 		event("b", "Pod", "web", corev1.EventTypeWarning, "an earlier word", 8),
 		event("c", "ReplicaSet", "catalog-1", corev1.EventTypeWarning, "admission denied", 7),

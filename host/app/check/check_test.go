@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func policy(mode policyv1alpha1.Mode, observed int64, status metav1.ConditionStatus) *policyv1alpha1.OffloadingPolicy {
@@ -43,10 +42,8 @@ func TestRun(t *testing.T) {
 		"a policy that has changed":   {denied, policy(policyv1alpha1.ModeEnforce, 1, metav1.ConditionTrue), "has no current status", "ok   the API server reaches the webhook\nFAIL every policy is ready\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kinds, err := scheme.New()
-			require.NoError(t, err)
 			created := 0
-			c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(tc.policy).WithInterceptorFuncs(interceptor.Funcs{
+			c := fakeclient.Builder(tc.policy).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.CreateOption) error {
 					created++
 					assert.Contains(t, options, client.CreateOption(client.DryRunAll))
@@ -54,7 +51,7 @@ func TestRun(t *testing.T) {
 				},
 			}).Build()
 			var out bytes.Buffer
-			err = Run(t.Context(), Options{Client: c, Namespace: "longshore", Timeout: 20 * time.Millisecond, PollInterval: time.Millisecond, Out: &out})
+			err := Run(t.Context(), Options{Client: c, Namespace: "longshore", Timeout: 20 * time.Millisecond, PollInterval: time.Millisecond, Out: &out})
 			if tc.wantErr == "" {
 				require.NoError(t, err)
 			} else {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/facts"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
@@ -49,9 +49,7 @@ func nodeWith(c client.Client) *App {
 // previous credentials until the Secret changes again.
 func TestAKubeconfigThatCouldNotBeReadIsReadAgain(t *testing.T) {
 	secret, failures := kubeconfigSecret(t, "new"), 1
-	s, err := newScheme()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(secret).WithInterceptorFuncs(interceptor.Funcs{
+	c := fakeclient.Builder(secret).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if _, isSecret := object.(*corev1.Secret); isSecret && failures > 0 {
 				failures--
@@ -82,9 +80,7 @@ func TestAKubeconfigThatCouldNotBeReadIsReadAgain(t *testing.T) {
 func TestABrokenKubeconfigIsReportedOnce(t *testing.T) {
 	secret := kubeconfigSecret(t, "new")
 	secret.Data["kubeconfig"] = []byte("rubbish")
-	s, err := newScheme()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(secret).Build()
+	c := fakeclient.Builder(secret).Build()
 	synctest.Test(t, func(t *testing.T) {
 		v := nodeWith(c)
 		assert.Nil(t, v.nextKubeconfig(t.Context(), &rest.Config{}))

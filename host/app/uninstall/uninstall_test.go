@@ -15,12 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/app/uninstall"
 )
 
@@ -32,9 +31,7 @@ func namespaceOffloading(finalizers ...string) *offloadingv1beta1.NamespaceOfflo
 // is left of the object and what was printed.
 func run(t *testing.T, options uninstall.Options, object client.Object, funcs interceptor.Funcs) (finalizers []string, isGone bool, out string, err error) {
 	t.Helper()
-	kinds, err := scheme.New()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(object).WithInterceptorFuncs(funcs).Build()
+	c := fakeclient.Builder(object).WithInterceptorFuncs(funcs).Build()
 	var printed bytes.Buffer
 	options.Client, options.Out, options.PollInterval = c, &printed, time.Millisecond
 	err = uninstall.Run(t.Context(), options)
@@ -94,10 +91,8 @@ func TestMissingRightsAreReported(t *testing.T) {
 func TestVirtualNodesAreNotCreatedAgain(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{"liqo.io/replication": "true"}}
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: meta}
-	kinds, err := scheme.New()
-	require.NoError(t, err)
 	isRun := false
-	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(slice, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}).WithInterceptorFuncs(interceptor.Funcs{
+	c := fakeclient.Builder(slice, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}).WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			err := c.Delete(ctx, object, options...)
 			if object.GetObjectKind().GroupVersionKind().Kind != "VirtualNode" || err != nil {
@@ -131,9 +126,7 @@ func TestCredentials(t *testing.T) {
 	renew := &authv1beta1.Renew{ObjectMeta: meta(tenant, "controlplane-milan", "crdreplicator.liqo.io/resource")}
 	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "nonce"}}
 	elsewhere := &corev1.Secret{ObjectMeta: meta("shop", "of-the-user")}
-	kinds, err := scheme.New()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(
+	c := fakeclient.Builder(
 		kubeconfig, unlabeled, renew, key, elsewhere,
 		&rbacv1.RoleBinding{ObjectMeta: meta(tenant, "longshore-manager-tenant-namespace", "longshore.dev/tenant-namespace")},
 		&rbacv1.RoleBinding{ObjectMeta: meta(unreadable, "longshore-manager-tenant-namespace", "longshore.dev/tenant-namespace")},
@@ -176,9 +169,7 @@ func TestRequestsAreFoundWithoutLabels(t *testing.T) {
 			slice, renew := &authv1beta1.ResourceSlice{ObjectMeta: *meta.DeepCopy()}, &authv1beta1.Renew{ObjectMeta: *meta.DeepCopy()}
 			meta.Finalizers = append(meta.Finalizers, offloadingv1beta1.NamespaceMapFinalizer)
 			nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: meta}
-			kinds, err := scheme.New()
-			require.NoError(t, err)
-			c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(slice, renew, nm).Build()
+			c := fakeclient.Builder(slice, renew, nm).Build()
 			var printed bytes.Buffer
 			require.NoError(t, uninstall.Run(t.Context(), uninstall.Options{
 				Client: c, Out: &printed, PollInterval: time.Millisecond, StageTimeout: 20 * time.Millisecond, Timeout: time.Minute,

@@ -16,12 +16,12 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // pods are the pods on virtual nodes, by node.
@@ -88,10 +88,9 @@ func (o *objects) existing() []client.Object {
 }
 
 func cluster(alter func(*objects)) *objects {
-	tenant := map[string]string{liqocorev1beta1.TenantNamespaceLabel: "true", liqocorev1beta1.RemoteClusterIDLabel: "milan"}
 	o := &objects{
 		namespace:    &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
-		tenant:       &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: tenant}},
+		tenant:       authentication.TenantNamespace("milan"),
 		virtualNode:  &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Namespace: "liqo-tenant-milan"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
 		offloading:   &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "shop"}},
 		namespaceMap: &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "liqo-tenant-milan", Labels: map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan"}}},
@@ -128,12 +127,10 @@ func selecting(label string) corev1.NodeSelector {
 // pass makes one reconcile of namespace shop and returns the client and the events.
 func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Client, []string) {
 	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(o.existing(), more...)...).WithStatusSubresource(&corev1.Pod{}).Build()
+	c := fakeclient.Builder(append(o.existing(), more...)...).Build()
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Pods: p, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
-	_, err = r.Reconcile(t.Context(), request("shop"))
+	_, err := r.Reconcile(t.Context(), request("shop"))
 	require.NoError(t, err)
 	close(recorder.Events)
 	var recorded []string
@@ -321,10 +318,8 @@ func TestPodsInANamespaceWithoutAccess(t *testing.T) {
 // Pods reach a virtual node without an offloading: those of a DaemonSet that tolerates everything,
 // and those that were created before their namespace was no longer offloaded.
 func TestPodsOfANodeAreFollowedWithoutOffloadedNamespaces(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
 	o, p := cluster(func(o *objects) { o.offloading = nil }), on("milan-1")
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(o.existing()...).Build()
+	c := fakeclient.Builder(o.existing()...).Build()
 	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Pods: p, Clock: testclock.NewFakePassiveClock(time.Now())}
 	for _, each := range r.all(t.Context()) {
 		_, err := r.Reconcile(t.Context(), each)

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"net"
 	"testing"
 	"time"
@@ -16,13 +15,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 )
 
@@ -116,9 +114,7 @@ func TestAddressesOfTheOwnPodAreApproved(t *testing.T) {
 // reconcile reconciles a request once and reports whether it is approved.
 func reconcile(t *testing.T, csr *certificatesv1.CertificateSigningRequest, objects ...client.Object) (approved bool, result ctrl.Result) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, errors.Join(certificatesv1.AddToScheme(scheme), corev1.AddToScheme(scheme), offloadingv1beta1.AddToScheme(scheme)))
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, csr)...).WithStatusSubresource(csr).Build()
+	c := fakeclient.Builder(append(objects, csr)...).Build()
 	r := &certificate.Reconciler{Client: approvalClient{c}, APIReader: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
 	result, err := r.Reconcile(t.Context(), csr.DeepCopy())
 	require.NoError(t, err)

@@ -12,12 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -43,8 +42,6 @@ func TestTextsThatAreNotSigned(t *testing.T) {
 		"a nonce outside of its namespace": {authentication.NewNonce(), "default", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			require.NoError(t, corev1.AddToScheme(scheme))
 			keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authentication.KeysSecretName, Namespace: "longshore"}, Data: map[string][]byte{"privateKey": private}}
 			secret := &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Name: "liqo-signed-nonce", Namespace: tc.namespace, Labels: map[string]string{
@@ -52,7 +49,7 @@ func TestTextsThatAreNotSigned(t *testing.T) {
 				}},
 				Data: map[string][]byte{authentication.NonceKey: tc.text},
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+			c := fakeclient.Builder(
 				keys, secret, authentication.TenantNamespace("milan"), authentication.TenantNamespace("turin"),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 			).Build()

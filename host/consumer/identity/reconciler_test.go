@@ -12,12 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -40,9 +39,6 @@ func newKey(t *testing.T) (crypto.Signer, []byte) {
 
 // TestAKubeconfigHasTheKeyOfItsCertificate replaces the cluster's key.
 func TestAKubeconfigHasTheKeyOfItsCertificate(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, authv1beta1.AddToScheme(scheme))
 	earlier, earlierPEM := newKey(t)
 	current, currentPEM := newKey(t)
 	other, _ := newKey(t)
@@ -55,7 +51,7 @@ func TestAKubeconfigHasTheKeyOfItsCertificate(t *testing.T) {
 		},
 	}
 	tenant := authentication.TenantNamespace("milan")
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(keys, tenant, identity).WithStatusSubresource(identity).Build()
+	c := fakeclient.Builder(keys, tenant, identity).Build()
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, Events: recorder, Keys: &Keys{Client: c, APIReader: c, Namespace: "longshore"}, ClusterID: "rome"}
 	secret := &corev1.Secret{}

@@ -13,12 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -62,16 +61,13 @@ func TestARenewIsAppliedOnce(t *testing.T) {
 		"a certificate that is older, then the address too": {written(at(second, "a"), at(second, "a")), renew(at(first, "b"), at(second, "a"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			require.NoError(t, corev1.AddToScheme(scheme))
-			require.NoError(t, authv1beta1.AddToScheme(scheme))
 			keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authentication.KeysSecretName, Namespace: "longshore"}, Data: map[string][]byte{"privateKey": private}}
 			tenant := authentication.TenantNamespace("milan")
 			identity := &authv1beta1.Identity{
 				ObjectMeta: metav1.ObjectMeta{Name: "controlplane-milan", Namespace: tenant.Name, UID: "1"},
 				Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentityType, AuthParams: at(first, "a")},
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(keys, tenant, identity).WithStatusSubresource(identity, &authv1beta1.Renew{}).Build()
+			c := fakeclient.Builder(keys, tenant, identity).Build()
 			r := &Reconciler{Client: c, Events: events.NewFakeRecorder(100), Keys: &Keys{Client: c, APIReader: c, Namespace: "longshore"}, ClusterID: "rome"}
 			settle := func() {
 				t.Helper()

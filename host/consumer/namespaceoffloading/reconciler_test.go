@@ -14,13 +14,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func offloading(change func(*offloadingv1beta1.NamespaceOffloading)) *offloadingv1beta1.NamespaceOffloading {
@@ -87,10 +86,8 @@ func tenant(name, cluster string) *corev1.Namespace {
 
 func pass(t *testing.T, nso *offloadingv1beta1.NamespaceOffloading, existing ...client.Object) outcome {
 	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
 	var out outcome
-	out.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(nso).WithStatusSubresource(nso).WithObjects(withTenants(existing)...).
+	out.Client = fakeclient.Builder(nso).WithObjects(withTenants(existing)...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 				out.writes++
@@ -193,9 +190,7 @@ func TestTheOldestOfTwoNamespaceMapsOfAClusterCounts(t *testing.T) {
 }
 
 func TestATenantNamespaceThatGetsItsLabelsEnqueuesEveryOffloading(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
-	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(s).WithObjects(offloading(nil)).Build()}
+	r := &Reconciler{Client: fakeclient.Builder(offloading(nil)).Build()}
 	want := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "offloading"}}
 	assert.Contains(t, r.relatedToNamespace(t.Context(), tenant("liqo-tenant-milan", "milan")), want)
 	assert.Equal(t, []reconcile.Request{want}, r.relatedToNamespace(t.Context(), shop()))

@@ -13,11 +13,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -119,12 +118,10 @@ func TestRetain(t *testing.T) {
 }
 
 func TestRemovingTheLastMappingNeedsTheCurrentVersion(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
 	now := metav1.NewTime(noon)
 	nso := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.DeletionTimestamp = &now })
 	nm := usedBy("")
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(nso, nm, shop(), tenant(nm.Namespace, "milan")).WithStatusSubresource(nso).WithInterceptorFuncs(interceptor.Funcs{
+	c := fakeclient.Builder(nso, nm, shop(), tenant(nm.Namespace, "milan")).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if obj.GetName() == "milan" { // Another pass maps "store" after this one has read the map.
 				other := &offloadingv1beta1.NamespaceMap{}
@@ -138,7 +135,7 @@ func TestRemovingTheLastMappingNeedsTheCurrentVersion(t *testing.T) {
 	r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), ClusterID: "rome", Clock: testclock.NewFakePassiveClock(noon)}
 	current := &offloadingv1beta1.NamespaceOffloading{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nso), current))
-	_, err = r.Reconcile(t.Context(), current)
+	_, err := r.Reconcile(t.Context(), current)
 	assert.True(t, apierrors.IsConflict(err), "want a conflict, got %v", err)
 	after := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), after))

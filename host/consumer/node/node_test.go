@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
@@ -49,18 +49,11 @@ type listClient struct{ client.WithWatch }
 // IsWatchListSemanticsUnSupported is called by client-go's reflector.
 func (listClient) IsWatchListSemanticsUnSupported() bool { return true }
 
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, errors.Join(corev1.AddToScheme(scheme), liqocorev1beta1.AddToScheme(scheme)))
-	return scheme
-}
-
 func newNode(t *testing.T, clientset *fake.Clientset, alter func(*Options)) *Node {
 	t.Helper()
 	options := Options{
 		Nodes: clientset.CoreV1().Nodes(), Leases: clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease),
-		Local:         listClient{ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).Build()},
+		Local:         listClient{fakeclient.Builder().Build()},
 		CheckProvider: func(context.Context) error { return nil },
 		VirtualNode:   virtualNode(), Now: time.Now, NodeIP: "127.0.0.9", KubeletPort: 10250, KubeletVersion: "v1.37.0",
 		LeaseDuration: 40 * time.Second, PingInterval: 10 * time.Millisecond, PingTimeout: time.Second, StatusInterval: time.Minute,
@@ -195,7 +188,7 @@ func TestNodeOfTheManagerIsUpdated(t *testing.T) {
 			return false, nil, nil
 		})
 		// The clientset has no field selectors: watches use another client.
-		watched := ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).
+		watched := fakeclient.Builder().
 			WithIndex(&corev1.Node{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 		// The fake client loses objects that are created between its list and its watch.
 		watching := make(chan struct{}, 10)

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func node(name string, status corev1.ConditionStatus, virtual bool) *corev1.Node {
@@ -46,12 +46,9 @@ type cluster struct {
 	patches, fail int
 }
 
-func newCluster(t *testing.T, objects ...client.Object) *cluster {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
+func newCluster(objects ...client.Object) *cluster {
 	f := &cluster{}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	c := fakeclient.Builder(objects...).
 		WithIndex(&corev1.Pod{}, nodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			// The fake client supports field selectors for typed objects only.
@@ -106,7 +103,7 @@ func TestReconcile(t *testing.T) {
 		"a Node that is not virtual": {node("milan-1", corev1.ConditionUnknown, false), []string{"labeled"}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newCluster(t, tc.node,
+			f := newCluster(tc.node,
 				pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("labeled", "milan-1", offloaded, unavailable),
 				pod("not-offloaded", "milan-1"), pod("other-node", "milan-2", offloaded))
 			result, err := f.Reconcile(t.Context(), tc.node)
@@ -120,7 +117,7 @@ func TestReconcile(t *testing.T) {
 
 func TestFailedPatchDoesNotDelayOtherPods(t *testing.T) {
 	down := node("milan-1", corev1.ConditionUnknown, true)
-	f := newCluster(t, down, pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("web-2", "milan-1", offloaded))
+	f := newCluster(down, pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("web-2", "milan-1", offloaded))
 	f.fail = 1
 	_, err := f.Reconcile(t.Context(), down)
 	require.ErrorContains(t, err, `labeling pod shop/web-0`)
@@ -132,7 +129,7 @@ func TestFailedPatchDoesNotDelayOtherPods(t *testing.T) {
 
 func TestDeletedPodIsIgnored(t *testing.T) {
 	down := node("milan-1", corev1.ConditionUnknown, true)
-	f := newCluster(t, down, pod("web-0", "milan-1", offloaded))
+	f := newCluster(down, pod("web-0", "milan-1", offloaded))
 	f.Client = interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web-0")

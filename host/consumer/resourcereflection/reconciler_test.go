@@ -9,14 +9,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 const name = "certificate.cert-manager.io"
@@ -92,12 +91,9 @@ type rig struct {
 	reconciler *Reconciler
 }
 
-func newRig(t *testing.T, objects ...client.Object) *rig {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
+func newRig(objects ...client.Object) *rig {
 	r := &rig{events: events.NewFakeRecorder(10)}
-	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&policyv1alpha1.ResourceReflection{}).Build()
+	r.client = fakeclient.Builder(objects...).Build()
 	r.reconciler = &Reconciler{Client: r.client, Events: r.events, Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
 	return r
 }
@@ -119,7 +115,7 @@ func TestTheStatusIsWrittenOnceAndAnEventRecorded(t *testing.T) {
 	milan := component("milan", func(o *policyv1alpha1.ReflectionObservation) {
 		o.Reason, o.Message = "NotServedByProvider", "Install it."
 	})
-	r := newRig(t, certificates(), &milan)
+	r := newRig(certificates(), &milan)
 	r.reconcile(t)
 	found := r.get(t)
 	assert.Equal(t, []string{policyv1alpha1.ResourceReflectionFinalizer}, found.Finalizers)
@@ -147,7 +143,7 @@ func TestADeletedResourceReflectionWaitsForRemoteObjects(t *testing.T) {
 		o.Reason, o.Message = "Withdrawing", "Remote objects: 1."
 	})
 	turin := component("turin", func(o *policyv1alpha1.ReflectionObservation) { o.Reason, o.Reflected = "Forbidden", false })
-	r := newRig(t, certificates(), &milan, &turin)
+	r := newRig(certificates(), &milan, &turin)
 	r.reconcile(t)
 	require.NoError(t, r.client.Delete(t.Context(), certificates()))
 	r.reconcile(t)

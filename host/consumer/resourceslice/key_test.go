@@ -12,12 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
@@ -32,9 +31,6 @@ func certificateOf(t *testing.T, key crypto.Signer) []byte {
 
 // TestARequestIsReplacedWhenTheProviderKnowsTheKey replaces the cluster's key.
 func TestARequestIsReplacedWhenTheProviderKnowsTheKey(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, authv1beta1.AddToScheme(scheme))
 	earlier, err := authentication.NewKey()
 	require.NoError(t, err)
 	current, err := authentication.NewKey()
@@ -54,7 +50,7 @@ func TestARequestIsReplacedWhenTheProviderKnowsTheKey(t *testing.T) {
 		},
 	}
 	slice := authentication.ResourceSlice(tenant.Name, "gpu", "milan", nil, authv1beta1.ResourceSliceSpec{CSR: csr})
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tenant, keys, controlPlane, slice).Build()
+	c := fakeclient.Builder(tenant, keys, controlPlane, slice).Build()
 	r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Keys: &identity.Keys{Client: c, APIReader: c, Namespace: "longshore"}, ClusterID: "rome"}
 	reconcile := func() *authv1beta1.ResourceSlice {
 		t.Helper()

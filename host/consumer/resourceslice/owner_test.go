@@ -8,13 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
 	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
@@ -22,10 +21,6 @@ import (
 
 // The virtual kubelet needs the kubeconfig until its pods have ended, which is after the slice is gone.
 func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
 	key, err := authentication.NewKey()
 	require.NoError(t, err)
 	private, _, err := authentication.EncodeKey(key)
@@ -36,7 +31,7 @@ func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
 	slice.UID, slice.Annotations = "slice", map[string]string{authv1beta1.CreateVirtualNodeAnnotation: "true"}
 	slice.Status.Conditions = conditions(authv1beta1.ResourceSliceConditionAccepted, authv1beta1.ResourceSliceConditionAccepted)
 	slice.Status.AuthParams = &authv1beta1.AuthParams{SignedCRT: certificateOf(t, key)}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tenant, keys, slice).WithStatusSubresource(&authv1beta1.Identity{}).Build()
+	c := fakeclient.Builder(tenant, keys, slice).Build()
 	r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Keys: &identity.Keys{Client: c, APIReader: c, Namespace: "longshore"}, ClusterID: "rome"}
 	made := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Name, Name: authentication.SliceIdentityName("gpu")}}
 	owners := func() []string {
@@ -73,7 +68,7 @@ func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
 	granted["138000000000000"] = resource.MustParse("138000000000000") // The scheduler's numbers overflow.
 	for text, amount := range granted {
 		slice.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: amount}
-		require.NoError(t, c.Update(t.Context(), slice))
+		require.NoError(t, c.Status().Update(t.Context(), slice))
 		owners()
 		assert.Contains(t, <-recorder.Events, "InvalidResources Cluster milan grants resources that no Node can have", "%.30s", text)
 	}
@@ -83,17 +78,17 @@ func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
 		func(invalid map[string]string) { slice.Status.NodeSelector = invalid },
 	} {
 		set(map[string]string{"bad label!": "x"})
-		require.NoError(t, c.Update(t.Context(), slice))
+		require.NoError(t, c.Status().Update(t.Context(), slice))
 		owners()
 		assert.Contains(t, <-recorder.Events, "InvalidLabels Cluster milan reports labels that no Node can have")
 		set(nil)
 	}
-	require.NoError(t, c.Update(t.Context(), slice))
+	require.NoError(t, c.Status().Update(t.Context(), slice))
 	owners()
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(slice), vn))
 	assert.Equal(t, "1", vn.Spec.ResourceQuota.Hard.Cpu().String())
 
 	slice.Status.Conditions = conditions(authv1beta1.ResourceSliceConditionDenied, authv1beta1.ResourceSliceConditionAccepted)
-	require.NoError(t, c.Update(t.Context(), slice))
+	require.NoError(t, c.Status().Update(t.Context(), slice))
 	assert.Empty(t, owners(), "credentials that are denied go at once")
 }

@@ -9,10 +9,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func TestADisruptionBudgetFollowsTheReplicas(t *testing.T) {
@@ -20,7 +20,7 @@ func TestADisruptionBudgetFollowsTheReplicas(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "vk-milan", UID: "1", Labels: map[string]string{"a": "b"}},
 		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 	}
-	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	c := fakeclient.Builder().Build()
 	r := &process{Client: c}
 	scale := func(replicas int32) {
 		t.Helper()

@@ -16,11 +16,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
@@ -50,8 +49,6 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s, err := scheme.New()
-			require.NoError(t, err)
 			vn := virtualNode(nil)
 			outdated := virtualkubelet.Rights(vn)[1].(*rbacv1.ClusterRole)
 			outdated.Rules = nil
@@ -59,7 +56,7 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 				vn.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualKubeletConditionType, Status: tc.status}}
 			}
 			fails := tc.err
-			c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn).WithStatusSubresource(vn).WithObjects(peered(kubeconfig)...).WithObjects(outdated).
+			c := fakeclient.Builder(vn, outdated).WithObjects(peered(kubeconfig)...).
 				WithInterceptorFuncs(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
 					if _, ok := obj.(*rbacv1.ClusterRole); ok && fails != nil {
 						return fails
@@ -88,8 +85,6 @@ func TestAFailedReconcileIsReportedInTheCondition(t *testing.T) {
 }
 
 func TestNothingIsCreatedBeforeTheFinalizer(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
 	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: "options", Namespace: "longshore"}}
 	options.Spec.ContainerImage = "app:2"
 	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
@@ -100,7 +95,7 @@ func TestNothingIsCreatedBeforeTheFinalizer(t *testing.T) {
 	})
 	fails := errors.New("no answer")
 	var writes []string
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn, options).WithStatusSubresource(vn).WithObjects(peered(kubeconfig)...).
+	c := fakeclient.Builder(vn, options).WithObjects(peered(kubeconfig)...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
 				writes = append(writes, fmt.Sprintf("patch %T", obj))

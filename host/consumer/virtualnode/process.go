@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,8 +73,8 @@ func (p *process) applyDeployment(ctx context.Context, vn *offloadingv1beta1.Vir
 		return nil, fmt.Errorf("reading Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
 	}
 	updated := current.DeepCopy()
-	updated.Labels = merged(current.Labels, desired.Labels)
-	updated.Annotations = merged(current.Annotations, desired.Annotations)
+	updated.Labels = labels.Merge(current.Labels, desired.Labels)
+	updated.Annotations = labels.Merge(current.Annotations, desired.Annotations)
 	if !matchesDesired(desired.Spec, current.Spec) || desired.Annotations[virtualkubelet.TemplateHashAnnotation] != current.Annotations[virtualkubelet.TemplateHashAnnotation] {
 		updated.Spec = desired.Spec
 	} else if equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
@@ -83,16 +84,6 @@ func (p *process) applyDeployment(ctx context.Context, vn *offloadingv1beta1.Vir
 		return nil, fmt.Errorf("updating Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
 	}
 	return updated, nil
-}
-
-func merged(base, over map[string]string) map[string]string {
-	out := make(map[string]string, len(base)+len(over))
-	for _, m := range []map[string]string{base, over} {
-		for k, v := range m {
-			out[k] = v
-		}
-	}
-	return out
 }
 
 // stop deletes the Deployment and waits until its pods are gone.

@@ -19,14 +19,14 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 const kubeconfig = `
@@ -56,17 +56,11 @@ func virtualNode(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1
 	return vn
 }
 
-func tenantNamespace() *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: map[string]string{
-		liqocorev1beta1.TenantNamespaceLabel: "true", liqocorev1beta1.RemoteClusterIDLabel: "milan",
-	}}}
-}
-
 func peered(data string) []client.Object {
 	return []client.Object{
 		&liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "milan"}}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig", Namespace: "liqo-tenant-milan"}, Data: map[string][]byte{"kubeconfig": []byte(data)}},
-		tenantNamespace(),
+		authentication.TenantNamespace("milan"),
 	}
 }
 
@@ -79,9 +73,7 @@ type world struct {
 // pass makes one reconcile.
 func pass(t *testing.T, vn *offloadingv1beta1.VirtualNode, existing ...client.Object) world {
 	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn).WithStatusSubresource(vn).WithObjects(existing...).
+	c := fakeclient.Builder(vn).WithObjects(existing...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: func(ctx context.Context, c client.Client, _ string, obj, _ client.Object, _ ...client.SubResourceCreateOption) error {
 			return c.Delete(ctx, obj)
@@ -90,7 +82,7 @@ func pass(t *testing.T, vn *offloadingv1beta1.VirtualNode, existing ...client.Ob
 	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	current := &offloadingv1beta1.VirtualNode{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
-	_, err = r.Reconcile(t.Context(), current)
+	_, err := r.Reconcile(t.Context(), current)
 	require.NoError(t, err)
 	w := world{Client: c, vn: &offloadingv1beta1.VirtualNode{}}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(vn), w.vn); apierrors.IsNotFound(err) {
@@ -155,7 +147,7 @@ func TestMissingPrerequisitesAreReportedInTheCondition(t *testing.T) {
 		"another namespace":     {nil, peered(kubeconfig)[:2], `namespace "liqo-tenant-milan" is not the tenant namespace of cluster "milan"`},
 		"no ForeignCluster":     {existing: peered(kubeconfig)[2:], want: `cluster "milan" has no ForeignCluster`},
 		"no Secret reference":   {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil }, peered(kubeconfig), "spec.kubeconfigSecretRef is not set"},
-		"the Secret is missing": {nil, []client.Object{peered(kubeconfig)[0], tenantNamespace()}, "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
+		"the Secret is missing": {nil, []client.Object{peered(kubeconfig)[0], authentication.TenantNamespace("milan")}, "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
 		"the Secret is empty":   {nil, peered(""), `has no key "kubeconfig"`},
 		"an invalid kubeconfig": {nil, peered("{"), "not a kubeconfig"},
 		"the template is for another namespace": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template.ObjectMeta.Namespace = "kube-system" },
@@ -352,7 +344,7 @@ func TestANamespaceMapWithoutLabelsIsReportedInTheCondition(t *testing.T) {
 
 func TestAForeignClusterWithoutALabelIsFoundByItsSpec(t *testing.T) {
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
-	w := pass(t, virtualNode(nil), fc, tenantNamespace(), peered(kubeconfig)[1])
+	w := pass(t, virtualNode(nil), fc, authentication.TenantNamespace("milan"), peered(kubeconfig)[1])
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
 		"a ForeignCluster that a user created has no label")
 	assert.Len(t, (&Reconciler{Client: w.Client}).requestsForCluster(t.Context(), fc), 1)

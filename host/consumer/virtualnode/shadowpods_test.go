@@ -17,12 +17,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // shadowPod is a ShadowPod of the provider milan.
@@ -77,10 +76,8 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 		"the last VirtualNode, whose namespaces are deleted":    {existing: []client.Object{foreignCluster, ownSecret}, last: true, unreachable: true, released: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := scheme.New()
-			require.NoError(t, err)
 			daemon, other, unmapped := shadowPod("shop-rome", "agent", "mynode"), shadowPod("shop-rome", "web", "second"), shadowPod("unmapped", "agent", "mynode")
-			provider := fake.NewClientBuilder().WithScheme(s).WithObjects(daemon, other, unmapped).WithInterceptorFuncs(interceptor.Funcs{
+			provider := fakeclient.Builder(daemon, other, unmapped).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					if tc.unreachable {
 						return syscall.ECONNREFUSED
@@ -93,7 +90,7 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 			if tc.last {
 				nm.RemoveVirtualNode("liqo-tenant-milan/second")
 			}
-			c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(tc.existing, vn, nm)...).WithStatusSubresource(vn).
+			c := fakeclient.Builder(append(tc.existing, vn, nm)...).
 				WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 			recorder := events.NewFakeRecorder(20)
 			r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
@@ -135,10 +132,8 @@ func TestShadowPodsThatCannotBeDeletedEndTheAttempt(t *testing.T) {
 		"pages without end":             {items: 1, pages: 1 << 30, deletions: maxDeletionErrors, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := scheme.New()
-			require.NoError(t, err)
 			page, deletions := 0, 0
-			provider := fake.NewClientBuilder().WithScheme(s).WithInterceptorFuncs(interceptor.Funcs{
+			provider := fakeclient.Builder().WithInterceptorFuncs(interceptor.Funcs{
 				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 					found, ok := list.(*metav1.PartialObjectMetadataList)
 					require.True(t, ok, "%T", list)
@@ -156,7 +151,7 @@ func TestShadowPodsThatCannotBeDeletedEndTheAttempt(t *testing.T) {
 					return nil
 				},
 			}).Build()
-			err = deleteShadowPods(t.Context(), provider, "shop-rome", virtualNode(nil))
+			err := deleteShadowPods(t.Context(), provider, "shop-rome", virtualNode(nil))
 			assert.Equal(t, tc.deletions, deletions)
 			if !tc.refused {
 				require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 )
 
 // remapped translates addresses; it fails for "10.0.0.99".
@@ -26,41 +27,13 @@ func remapped(original string) (string, error) {
 
 func same(original string) (string, error) { return original, nil }
 
-func newShadow(endpoints ...discoveryv1.Endpoint) *offloadingv1beta1.ShadowEndpointSlice {
-	return &offloadingv1beta1.ShadowEndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "web-x1", Namespace: "shop-rome", UID: "shadow-1",
-			Labels: map[string]string{
-				discoveryv1.LabelServiceName: "web", offloadingv1beta1.OriginLabel: "rome",
-				discoveryv1.LabelManagedBy: "endpointslice.reflection.liqo.io",
-			},
-			Annotations: map[string]string{"note": "x", provider.DirectConnectionsDataAnnotation: "{}"},
-		},
-		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
-			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints,
-			Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](80), Protocol: ptr.To(corev1.ProtocolTCP)}},
-		}},
-	}
-}
-
-// endpoint returns an endpoint with conditions: ready, serving and terminating.
-func endpoint(conditions ...*bool) discoveryv1.Endpoint {
-	e := discoveryv1.Endpoint{Addresses: []string{"10.0.0.5"}, NodeName: ptr.To("rome")}
-	for i, field := range []**bool{&e.Conditions.Ready, &e.Conditions.Serving, &e.Conditions.Terminating} {
-		if i < len(conditions) {
-			*field = conditions[i]
-		}
-	}
-	return e
-}
-
 func TestEndpointSlice(t *testing.T) {
-	source := endpoint()
+	source := testkit.Endpoint()
 	source.Hostname, source.Zone = ptr.To("web-0"), ptr.To("a")
 	source.TargetRef = &corev1.ObjectReference{Kind: "RemotePod", Namespace: "shop", Name: "web-0"}
 	source.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}}
 	source.DeprecatedTopology = map[string]string{"zone": "a"}
-	shadow := newShadow(source)
+	shadow := testkit.ShadowEndpointSlice(source)
 	before := shadow.DeepCopy()
 	slice, leftOut := provider.EndpointSlice(shadow, true, remapped)
 	require.Empty(t, leftOut)
@@ -91,20 +64,20 @@ func TestTheConditionsOfEndpoints(t *testing.T) {
 		reachable bool
 		want      discoveryv1.EndpointConditions
 	}{
-		"reachable, readiness unknown":          {endpoint(), true, discoveryv1.EndpointConditions{Ready: yes}},
-		"reachable, ready":                      {endpoint(yes), true, discoveryv1.EndpointConditions{Ready: yes}},
-		"reachable, not ready":                  {endpoint(no), true, discoveryv1.EndpointConditions{Ready: no}},
-		"unreachable, readiness unknown":        {endpoint(), false, discoveryv1.EndpointConditions{Ready: no}},
-		"unreachable, ready":                    {endpoint(yes), false, discoveryv1.EndpointConditions{Ready: no}},
-		"unreachable, not ready":                {endpoint(no), false, discoveryv1.EndpointConditions{Ready: no}},
-		"reachable, terminating and serving":    {endpoint(no, yes, yes), true, discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}},
-		"reachable, terminating and stopped":    {endpoint(no, no, yes), true, discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}},
-		"unreachable, terminating and serving":  {endpoint(no, yes, yes), false, discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}},
-		"reachable, serving and not terminated": {endpoint(yes, yes, no), true, discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}},
+		"reachable, readiness unknown":          {testkit.Endpoint(), true, discoveryv1.EndpointConditions{Ready: yes}},
+		"reachable, ready":                      {testkit.Endpoint(yes), true, discoveryv1.EndpointConditions{Ready: yes}},
+		"reachable, not ready":                  {testkit.Endpoint(no), true, discoveryv1.EndpointConditions{Ready: no}},
+		"unreachable, readiness unknown":        {testkit.Endpoint(), false, discoveryv1.EndpointConditions{Ready: no}},
+		"unreachable, ready":                    {testkit.Endpoint(yes), false, discoveryv1.EndpointConditions{Ready: no}},
+		"unreachable, not ready":                {testkit.Endpoint(no), false, discoveryv1.EndpointConditions{Ready: no}},
+		"reachable, terminating and serving":    {testkit.Endpoint(no, yes, yes), true, discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}},
+		"reachable, terminating and stopped":    {testkit.Endpoint(no, no, yes), true, discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}},
+		"unreachable, terminating and serving":  {testkit.Endpoint(no, yes, yes), false, discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}},
+		"reachable, serving and not terminated": {testkit.Endpoint(yes, yes, no), true, discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			slice, leftOut := provider.EndpointSlice(newShadow(tc.endpoint), tc.reachable, same)
+			slice, leftOut := provider.EndpointSlice(testkit.ShadowEndpointSlice(tc.endpoint), tc.reachable, same)
 			require.Empty(t, leftOut)
 			assert.Equal(t, tc.want, slice.Endpoints[0].Conditions)
 			assert.Equal(t, []string{"10.0.0.5"}, slice.Endpoints[0].Addresses)
@@ -114,16 +87,16 @@ func TestTheConditionsOfEndpoints(t *testing.T) {
 
 // One endpoint does not keep the others from being updated: a dead one would stay ready.
 func TestAnEndpointWithoutTranslationIsLeftOut(t *testing.T) {
-	source := endpoint()
+	source := testkit.Endpoint()
 	source.Addresses = []string{"10.0.0.99"}
-	slice, leftOut := provider.EndpointSlice(newShadow(source, endpoint()), true, remapped)
+	slice, leftOut := provider.EndpointSlice(testkit.ShadowEndpointSlice(source, testkit.Endpoint()), true, remapped)
 	assert.Equal(t, []string{`translating address "10.0.0.99": no translation`}, leftOut)
 	require.Len(t, slice.Endpoints, 1)
 	assert.Equal(t, []string{"10.71.0.5"}, slice.Endpoints[0].Addresses)
 }
 
 func TestAnEmptySlice(t *testing.T) {
-	slice, leftOut := provider.EndpointSlice(newShadow(), true, same)
+	slice, leftOut := provider.EndpointSlice(testkit.ShadowEndpointSlice(), true, same)
 	assert.Empty(t, leftOut)
 	assert.Empty(t, slice.Endpoints)
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
@@ -86,17 +85,14 @@ func TestAConfigurationThatIsNotComplete(t *testing.T) {
 			change(configuration)
 			_, err := address.NewPeer(configuration)
 			require.Error(t, err)
-			_, err = address.Load(t.Context(), reader(t, configuration), "milan")
+			_, err = address.Load(t.Context(), reader(configuration), "milan")
 			require.ErrorContains(t, err, "Configuration liqo-tenant-milan/milan")
 		})
 	}
 }
 
-func reader(t *testing.T, objects ...client.Object) client.Reader {
-	t.Helper()
-	kinds := runtime.NewScheme()
-	require.NoError(t, networkingv1beta1.AddToScheme(kinds))
-	return fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).Build()
+func reader(objects ...client.Object) client.Reader {
+	return fakeclient.Builder(objects...).Build()
 }
 
 func TestLoad(t *testing.T) {
@@ -104,7 +100,7 @@ func TestLoad(t *testing.T) {
 	second.Name = "milan-2"
 	ofOther := configured("10.98.0.0/16")
 	ofOther.Name, ofOther.Labels = "a-paris", map[string]string{"liqo.io/remote-cluster-id": "paris"}
-	r := reader(t, configured("10.71.0.0/16"), second, ofOther)
+	r := reader(configured("10.71.0.0/16"), second, ofOther)
 	for cluster, want := range map[string]string{"milan": "10.71.3.9", "paris": "10.98.3.9", "rome": "10.244.3.9", "": "10.244.3.9"} {
 		translator, err := address.Load(t.Context(), r, liqocorev1beta1.ClusterID(cluster))
 		require.NoError(t, err)

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
 func TestWarnCountsUpOneEventPerMessage(t *testing.T) {
-	c := fake.NewClientBuilder().Build()
+	c := fakeclient.Builder().Build()
 	warning := events.Warning{
 		Regarding: corev1.ObjectReference{Kind: "VirtualNode", Namespace: "liqo-tenant-milan", Name: "milan-1", UID: "u"},
 		Reason:    "BrokenKubeconfig", Message: strings.Repeat("x", 2000), Component: "virtual-kubelet", ReportingInstance: "milan-1",

@@ -17,12 +17,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -53,7 +53,7 @@ func firsts(t *testing.T, q priorityqueue.PriorityQueue[reconcile.Request], n in
 
 func queueOf(t *testing.T, namespaces ...client.Object) priorityqueue.PriorityQueue[reconcile.Request] {
 	t.Helper()
-	options := Options(fake.NewClientBuilder().WithObjects(namespaces...).Build(), 3)
+	options := Options(fakeclient.Builder(namespaces...).Build(), 3)
 	assert.Equal(t, 3, options.MaxConcurrentReconciles)
 	q, ok := options.NewQueue("", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
 	require.True(t, ok, "controller-runtime passes priorities to queues of this interface only")

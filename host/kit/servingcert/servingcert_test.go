@@ -12,16 +12,16 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 const name = "webhook.longshore.svc"
 
 func cluster(objects ...client.Object) client.Client {
-	return fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(append(objects,
+	return fakeclient.Builder(append(objects,
 		&admissionregistrationv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "longshore"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "a"}, {Name: "b"}},
 		},

@@ -10,11 +10,10 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func connection(value networkingv1beta1.ConnectionStatusType) *networkingv1beta1.Connection {
@@ -87,13 +86,11 @@ func TestTheNetworkingModule(t *testing.T) {
 }
 
 func TestTheStatusOfAPeerShowsItsConfiguration(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "rome"}}
 	other := networkingv1beta1.Configuration{ObjectMeta: *meta.DeepCopy()}
 	other.Name, other.Labels[liqocorev1beta1.RemoteClusterIDLabel] = "paris", "paris"
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "rome"}}
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(fc, &other).WithStatusSubresource(fc).Build()
+	c := fakeclient.Builder(fc, &other).Build()
 	r := &Reconciler{Client: c, Clock: testclock.NewFakePassiveClock(time.Unix(1, 0))}
 	isEnabled := func() bool {
 		t.Helper()

@@ -13,17 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func TestPauses(t *testing.T) {
@@ -139,14 +137,11 @@ func TestAProviderThatOnlySaysThatItLivesDoesNotAnswer(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	server := newAPIServer(t)
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 	secret := server.kubeconfig(t)
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	p := &Prober{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(fc).WithObjects(fc, secret).Build(), Clock: clock,
+		Client: fakeclient.Builder(fc, secret).Build(), Clock: clock,
 		Interval: 15 * time.Second, Timeout: time.Minute,
 	}
 	probe := func() time.Duration {

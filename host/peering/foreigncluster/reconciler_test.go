@@ -14,20 +14,17 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // A status that is absent in the cache is written as a whole, with the fields of other writers.
 func TestAStaleStatusDoesNotReplaceTheNetwork(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "rome"}}
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(fc).WithStatusSubresource(fc).Build()
+	c := fakeclient.Builder(fc).Build()
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc))
 	stale := fc.DeepCopy()
 	fc.Status.Role = liqocorev1beta1.ConsumerRole

@@ -16,14 +16,13 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/ipam"
 )
 
@@ -40,13 +39,9 @@ type environment struct {
 	failStatus bool
 }
 
-func newEnvironment(t *testing.T, objects ...client.Object) *environment {
-	t.Helper()
-	kinds, err := scheme.New()
-	require.NoError(t, err)
+func newEnvironment(objects ...client.Object) *environment {
 	e := &environment{}
-	e.WithWatch = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
-		WithStatusSubresource(&ipamv1alpha1.Network{}, &ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{}).
+	e.WithWatch = fakeclient.Builder(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				err := c.SubResource(name).Patch(ctx, o, p, opts...)
@@ -184,7 +179,7 @@ func newConfiguration(pods ...networkingv1beta1.CIDR) *networkingv1beta1.Configu
 }
 
 func TestTheConfigurationOfAPeerWithTheSameNetworks(t *testing.T) {
-	e := newEnvironment(t, append(ownNetworksOfChart(), newConfiguration("10.244.0.0/16", "10.50.0.0/16"))...)
+	e := newEnvironment(append(ownNetworksOfChart(), newConfiguration("10.244.0.0/16", "10.50.0.0/16"))...)
 	e.settle(t)
 	configuration := e.configuration(t)
 	require.NotNil(t, configuration.Spec.Local)
@@ -211,7 +206,7 @@ func TestTheConfigurationOfAPeerWithTheSameNetworks(t *testing.T) {
 }
 
 func TestAChangedConfigurationHasOtherNetworks(t *testing.T) {
-	e := newEnvironment(t, append(ownNetworksOfChart(), newConfiguration("10.50.0.0/16"))...)
+	e := newEnvironment(append(ownNetworksOfChart(), newConfiguration("10.50.0.0/16"))...)
 	e.settle(t)
 	configuration := e.configuration(t)
 	configuration.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.60.0.0/16"}
@@ -242,7 +237,7 @@ func TestAConfigurationWaitsForNetworks(t *testing.T) {
 			newNetwork("liqo-tenant-milan", "milan-pod-10-50-0-0-16", "10.50.0.0/16", nil)), "NetworkNameTaken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEnvironment(t, tc.objects...)
+			e := newEnvironment(tc.objects...)
 			e.settle(t)
 			configuration := e.configuration(t)
 			condition := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.NetworkCIDRsConfigured)
@@ -257,7 +252,7 @@ func TestAConfigurationWaitsForNetworks(t *testing.T) {
 func TestAConfigurationWithoutPeerIsIgnored(t *testing.T) {
 	configuration := newConfiguration("10.50.0.0/16")
 	configuration.Labels = nil
-	e := newEnvironment(t, append(ownNetworksOfChart(), configuration)...)
+	e := newEnvironment(append(ownNetworksOfChart(), configuration)...)
 	e.settle(t)
 	assert.Nil(t, e.configuration(t).Spec.Local)
 	event := <-e.events
@@ -268,7 +263,7 @@ func TestAConfigurationWithoutPeerIsIgnored(t *testing.T) {
 // The peers' networks are reconciled first, and the networks of this cluster have no CIDR yet.
 func TestFixedNetworksGetTheirCIDRInAnyOrder(t *testing.T) {
 	peer := newNetwork("liqo-tenant-milan", "milan-pod", "10.244.0.0/16", nil)
-	e := newEnvironment(t, append(ownNetworksOfChart(), peer)...)
+	e := newEnvironment(append(ownNetworksOfChart(), peer)...)
 	_, err := e.networks.Reconcile(t.Context(), request(peer))
 	require.NoError(t, err)
 	e.settle(t)
@@ -277,7 +272,7 @@ func TestFixedNetworksGetTheirCIDRInAnyOrder(t *testing.T) {
 }
 
 func TestAFixedNetworkThatIsTakenGetsNoCIDR(t *testing.T) {
-	e := newEnvironment(t, newNetwork("liqo-tenant-milan", "milan-pod", "10.50.0.0/16", nil))
+	e := newEnvironment(newNetwork("liqo-tenant-milan", "milan-pod", "10.50.0.0/16", nil))
 	e.settle(t)
 	require.NoError(t, e.Create(t.Context(), ownNetwork("reserved", "10.50.0.0/24", ipamv1alpha1.ReservedNetwork)))
 	e.settle(t)
@@ -287,7 +282,7 @@ func TestAFixedNetworkThatIsTakenGetsNoCIDR(t *testing.T) {
 }
 
 func TestAllocationsSurviveARestart(t *testing.T) {
-	e := newEnvironment(t, append(ownNetworksOfChart(), newConfiguration("10.244.0.0/16"), newIP("one", "203.0.113.7"))...)
+	e := newEnvironment(append(ownNetworksOfChart(), newConfiguration("10.244.0.0/16"), newIP("one", "203.0.113.7"))...)
 	e.settle(t)
 	remote, one := e.configuration(t).Status.Remote, e.ip(t, "one")
 	e.restart()
@@ -302,7 +297,7 @@ func TestAllocationsSurviveARestart(t *testing.T) {
 
 // A write may reach the API server although its answer does not come back.
 func TestAnAllocationIsMadeOnce(t *testing.T) {
-	e := newEnvironment(t, append(ownNetworksOfChart(), newIP("one", "203.0.113.7"), newIP("two", "203.0.113.8"))...)
+	e := newEnvironment(append(ownNetworksOfChart(), newIP("one", "203.0.113.7"), newIP("two", "203.0.113.8"))...)
 	e.each(t, &ipamv1alpha1.NetworkList{}, e.networks)
 	e.failStatus = true
 	_, err := e.ips.Reconcile(t.Context(), request(newIP("one", "")))
@@ -315,7 +310,7 @@ func TestAnAllocationIsMadeOnce(t *testing.T) {
 // The cache may lack the write of the previous reconciliation.
 func TestAStaleCacheAllocatesNothingTwice(t *testing.T) {
 	one, two := newIP("one", "203.0.113.7"), newIP("two", "203.0.113.8")
-	e := newEnvironment(t, append(ownNetworksOfChart(), one, two)...)
+	e := newEnvironment(append(ownNetworksOfChart(), one, two)...)
 	e.each(t, &ipamv1alpha1.NetworkList{}, e.networks)
 	stale := map[client.ObjectKey]client.Object{}
 	for _, ip := range []*ipamv1alpha1.IP{one, two} {
@@ -350,7 +345,7 @@ func TestIPs(t *testing.T) {
 	full.Spec.NetworkRef = &corev1.ObjectReference{Namespace: "shop", Name: "small"}
 	absent := newIP("absent", "203.0.113.11")
 	absent.Spec.NetworkRef = &corev1.ObjectReference{Name: "no-such-network"}
-	e := newEnvironment(t, append(ownNetworksOfChart(), small, ofSmall, newIP("one", "203.0.113.7"), absent)...)
+	e := newEnvironment(append(ownNetworksOfChart(), small, ofSmall, newIP("one", "203.0.113.7"), absent)...)
 	e.settle(t)
 	assert.Equal(t, ipamv1alpha1.IPStatus{IP: "10.70.0.1", CIDR: "10.70.0.0/16"}, e.ip(t, "one"))
 	assert.Equal(t, ipamv1alpha1.IPStatus{IP: "10.9.0.0", CIDR: "10.9.0.0/31"}, e.ip(t, "small"))
@@ -379,7 +374,7 @@ func TestIPs(t *testing.T) {
 
 func TestTheIPOfTheAPIServer(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1"}}
-	e := newEnvironment(t, service)
+	e := newEnvironment(service)
 	r := &APIServer{Client: e, APIReader: e, Namespace: own}
 	key := client.ObjectKey{Namespace: own, Name: "api-server"}
 	reconcileIt := func() *ipamv1alpha1.IP {

@@ -50,7 +50,7 @@ func TestIPsOfOffloadedPods(t *testing.T) {
 		"a deleted pod, of which the IP is garbage": {nil, podIP("1", "10.71.0.9"), "10.71.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEnvironment(t)
+			e := newEnvironment()
 			for _, object := range []client.Object{tc.pod, tc.current} {
 				if object != client.Object((*corev1.Pod)(nil)) && object != client.Object((*ipamv1alpha1.IP)(nil)) {
 					require.NoError(t, e.Create(t.Context(), object.DeepCopyObject().(client.Object)))
@@ -90,7 +90,7 @@ func TestTheCacheOfOffloadedPodsHasWhatTheirIPsNeed(t *testing.T) {
 func TestAPodOfOneProviderIsReachedFromAnother(t *testing.T) {
 	external := newNetwork(own, "external-cidr", "10.70.0.0/16", map[string]string{ipamv1alpha1.NetworkTypeLabel: string(ipamv1alpha1.ExternalCIDRNetwork)})
 	external.Spec.PreAllocated = 1
-	e := newEnvironment(t, external)
+	e := newEnvironment(external)
 	// milan's pod network is 10.1.0.0/16 as rome's, which knows it as 10.71.0.0/16.
 	pod := offloadedPod("1", "10.71.0.9", corev1.PodRunning)
 	require.NoError(t, e.Create(t.Context(), pod))

@@ -24,14 +24,13 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
@@ -122,11 +121,9 @@ type fixture struct {
 
 func newFixture(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, objects ...client.Object) fixture {
 	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
 	recorder := events.NewFakeRecorder(10)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, namespace(consumerTenant, "milan"))...).Build()
+	c := fakeclient.Builder(append(objects, namespace(consumerTenant, "milan"))...).Build()
 	w := fixture{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
 		Client: c, Events: recorder,
 		Options: Options{

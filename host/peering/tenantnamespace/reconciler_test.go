@@ -12,12 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 )
@@ -117,9 +116,7 @@ func TestTheRightsInATenantNamespace(t *testing.T) {
 		"a binding that a user deletes is deleted, and made again by its event": {tenant(), []client.Object{binding(deleted)}, false, "none"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s, err := scheme.New()
-			require.NoError(t, err)
-			c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(s).WithObjects(append(tc.objects, tc.namespace)...).Build(), interceptor.Funcs{
+			c := interceptor.NewClient(fakeclient.Builder(append(tc.objects, tc.namespace)...).Build(), interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if _, ok := list.(*corev1.SecretList); ok && tc.notReady {
 						return tenantsecrets.ErrNotReady
@@ -128,7 +125,7 @@ func TestTheRightsInATenantNamespace(t *testing.T) {
 				},
 			})
 			r := &tenantnamespace.Reconciler{Client: c, ServiceAccounts: accounts}
-			_, err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
+			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 			require.NoError(t, err)
 			got := &rbacv1.RoleBinding{}
 			err = c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: tenantnamespace.Role}, got)
@@ -145,14 +142,12 @@ func TestTheRightsInATenantNamespace(t *testing.T) {
 }
 
 func TestABindingToAnotherRoleThatIsHeldIsReleasedFirst(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
 	other := binding(func(b *rbacv1.RoleBinding) { held(b); b.RoleRef.Name = "view" })
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(tenant(), other).Build()
+	c := fakeclient.Builder(tenant(), other).Build()
 	r := &tenantnamespace.Reconciler{Client: c, ServiceAccounts: accounts}
 	got := &rbacv1.RoleBinding{}
 	for range 3 {
-		_, err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(other), got))

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
@@ -40,9 +40,8 @@ type rig struct {
 	mu                        sync.Mutex
 }
 
-func newRig(t *testing.T, policies int) (*rig, []*policyv1alpha1.OffloadingPolicy) {
-	t.Helper()
-	builder := fake.NewClientBuilder()
+func newRig(policies int) (*rig, []*policyv1alpha1.OffloadingPolicy) {
+	builder := fakeclient.Builder()
 	all := make([]*policyv1alpha1.OffloadingPolicy, policies)
 	for i := range all {
 		name := fmt.Sprintf("policy-%d", i)
@@ -87,7 +86,7 @@ func (r *rig) get(t *testing.T, policies []*policyv1alpha1.OffloadingPolicy) ([]
 }
 
 func TestTwoModulesAreLoadedAtATime(t *testing.T) {
-	r, policies := newRig(t, 10)
+	r, policies := newRig(10)
 	states, _ := r.get(t, policies)
 	for _, state := range states {
 		assert.False(t, state.LoadingSince.IsZero())
@@ -105,7 +104,7 @@ func TestTwoModulesAreLoadedAtATime(t *testing.T) {
 }
 
 func TestAModuleThatNoPolicyNamesIsClosed(t *testing.T) {
-	r, policies := newRig(t, 4)
+	r, policies := newRig(4)
 	r.get(t, policies)
 	require.Eventually(t, func() bool { return r.running.Load() == 2 }, soon, tick)
 	r.Keep(nil, nil)
@@ -125,7 +124,7 @@ func TestAModuleThatNoPolicyNamesIsClosed(t *testing.T) {
 }
 
 func TestNoLoadBeginsAfterStop(t *testing.T) {
-	r, policies := newRig(t, 4)
+	r, policies := newRig(4)
 	r.get(t, policies[:3])
 	require.Eventually(t, func() bool { return r.running.Load() == 2 }, soon, tick)
 	close(r.release)
@@ -139,7 +138,7 @@ func TestNoLoadBeginsAfterStop(t *testing.T) {
 
 // Results are taken or closed, each once, while the worker names and drops modules.
 func TestNoModuleIsLostUnderLoad(t *testing.T) {
-	r, policies := newRig(t, 20)
+	r, policies := newRig(20)
 	close(r.release)
 	for round := range 50 {
 		_, keys := r.get(t, policies)
@@ -155,7 +154,7 @@ func TestNoModuleIsLostUnderLoad(t *testing.T) {
 
 // A module that the component does not call is closed when its manifest is known.
 func TestOnlyTheDescriptionOfAModuleThatIsNotCalledIsKept(t *testing.T) {
-	r, policies := newRig(t, 2)
+	r, policies := newRig(2)
 	r.options.Serves = func(manifest *contract.Manifest) bool { return manifest.Name == policies[0].Name }
 	load := r.options.Load
 	r.options.Load = func(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
@@ -183,7 +182,7 @@ func TestOnlyTheDescriptionOfAModuleThatIsNotCalledIsKept(t *testing.T) {
 
 // The description does not answer for the module's check of settings.
 func TestSettingsThatOnlyADescriptionHasSeenAreNotApproved(t *testing.T) {
-	r, policies := newRig(t, 1)
+	r, policies := newRig(1)
 	r.options.Serves = func(*contract.Manifest) bool { return false }
 	load := r.options.Load
 	r.options.Load = func(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
@@ -205,7 +204,7 @@ func TestSettingsThatOnlyADescriptionHasSeenAreNotApproved(t *testing.T) {
 // A load that takes longer than a caller can wait holds up neither the answer nor the next policy
 // for ever; its verdict is there for the retry.
 func TestJudgeEndsWithItsContext(t *testing.T) {
-	r, policies := newRig(t, 1)
+	r, policies := newRig(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan error)
 	go func() {
@@ -230,7 +229,7 @@ func TestJudgeEndsWithItsContext(t *testing.T) {
 }
 
 func TestNoModuleIsJudgedAfterStop(t *testing.T) {
-	r, policies := newRig(t, 1)
+	r, policies := newRig(1)
 	r.Stop()
 	_, _, err := r.Judge(t.Context(), policies[0], nil)
 	require.ErrorIs(t, err, modules.ErrStopped)
@@ -240,7 +239,7 @@ func TestNoModuleIsJudgedAfterStop(t *testing.T) {
 // What panics on a module, such as the engine's validation, ends no component: the module is
 // refused.
 func TestAPanicRefusesTheModule(t *testing.T) {
-	r, policies := newRig(t, 2)
+	r, policies := newRig(2)
 	r.options.Load = func(context.Context, string, []byte, modules.Limits) (chain.Policy, error) {
 		panic("index out of range\x1b[2J")
 	}

@@ -9,15 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/policysource/status"
 )
 
@@ -31,11 +30,8 @@ type rig struct {
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
-	require.NoError(t, corev1.AddToScheme(scheme))
 	r := &rig{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), events: events.NewFakeRecorder(10)}
-	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&policyv1alpha1.OffloadingPolicy{}).Build()
+	r.client = fakeclient.Builder(objects...).Build()
 	r.reconciler = &status.Reconciler{Client: r.client, APIReader: r.client, Clock: r.clock, Events: r.events}
 	return r
 }
@@ -112,11 +108,7 @@ func TestReportsOfEndedPodsAreDeleted(t *testing.T) {
 		"an evicted Pod without any effect": {pod: pod("b", "pod-b", corev1.PodFailed), reported: current, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{policy("", ""), ownedByPod("a", "pod-a", current), pod("a", "pod-a", corev1.PodRunning), ownedByPod("b", "pod-b", tc.reported)}
-			if tc.pod != nil {
-				objects = append(objects, tc.pod)
-			}
-			r := newRig(t, objects...)
+			r := newRig(t, policy("", ""), ownedByPod("a", "pod-a", current), pod("a", "pod-a", corev1.PodRunning), ownedByPod("b", "pod-b", tc.reported), tc.pod)
 			r.reconcile()
 			err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "longshore", Name: "b"}, &policyv1alpha1.PolicyComponent{})
 			assert.Equal(t, tc.want, err == nil)

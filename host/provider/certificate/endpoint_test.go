@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func controlPlaneNode() *corev1.Node {
@@ -55,8 +56,8 @@ func TestAddressOfTheAPIServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint := &Endpoint{
-				Override: tc.override, Client: fake.NewClientBuilder().WithObjects(tc.nodes...).Build(),
-				APIReader: fake.NewClientBuilder().WithObjects(tc.slices...).Build(),
+				Override: tc.override, Client: fakeclient.Builder(tc.nodes...).Build(),
+				APIReader: fakeclient.Builder(tc.slices...).Build(),
 			}
 			params, err := endpoint.AuthParams(t.Context(), nil, nil)
 			if tc.want == "" {
@@ -74,8 +75,8 @@ func TestAddressOfTheAPIServer(t *testing.T) {
 func TestNodesAreReadFromTheCache(t *testing.T) {
 	uncached := map[string]int{}
 	endpoint := &Endpoint{
-		Client: fake.NewClientBuilder().WithObjects(controlPlaneNode()).Build(),
-		APIReader: interceptor.NewClient(fake.NewClientBuilder().WithObjects(controlPlaneNode()).Build(), interceptor.Funcs{
+		Client: fakeclient.Builder(controlPlaneNode()).Build(),
+		APIReader: interceptor.NewClient(fakeclient.Builder(controlPlaneNode()).Build(), interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				uncached[list.GetObjectKind().GroupVersionKind().Kind]++
 				return c.List(ctx, list, options...)

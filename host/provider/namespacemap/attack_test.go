@@ -15,6 +15,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 func bindingIn(t *testing.T, c client.Client, namespace string) *rbacv1.RoleBinding {
@@ -47,7 +48,7 @@ func TestANamespaceMapOutsideOfATenantNamespaceIsRejected(t *testing.T) {
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
-			namespace := tenant("rome")
+			namespace := authentication.TenantNamespace("rome")
 			change(namespace)
 			nm := namespaceMap(map[string]string{"cart": "cart-rome", "shop": "shop-rome"}, mapping{
 				"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
@@ -164,7 +165,7 @@ func TestANamespaceWithChangedLabelsIsDeleted(t *testing.T) {
 func TestANamespaceOfAFormerTenantIsNotAdopted(t *testing.T) {
 	// The tenant namespace was rome's and is oslo's now.
 	nm, namespace, binding := accepted()
-	reused := tenant("oslo")
+	reused := authentication.TenantNamespace("oslo")
 	reused.Name = "liqo-tenant-rome"
 	c, _, err := reconcileIn(t, nm, namespace, binding, reused)
 	require.ErrorIs(t, err, errNotManaged)

@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // foreign is a finalizer of the consumer's.
@@ -81,18 +81,16 @@ func TestRightsEndBeforeWhatMayFail(t *testing.T) {
 	nm, namespace, binding := accepted()
 	namespace.Labels, namespace.Annotations = nil, nil // only the RoleBinding says whose it is
 	nm.Spec.DesiredMapping = nil
-	built, err := scheme.New()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm, namespace, binding, tenant("rome")).WithStatusSubresource(nm).Build()
+	c := fakeclient.Builder(nm, namespace, binding, authentication.TenantNamespace("rome")).Build()
 	fails := errors.New("the volume is not kept")
 	r := &Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Retain: func(context.Context, string) error { return fails }}
 	for range 2 {
-		_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(nm)})
+		_, err := r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(nm)})
 		require.ErrorIs(t, err, fails)
 		assert.Empty(t, bindingIn(t, c, "shop-rome").Subjects)
 	}
 	fails = nil
-	_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(nm)})
+	_, err := r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(nm)})
 	require.NoError(t, err)
 	assert.Error(t, c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace), "the RoleBinding still says that it is the consumer's")
 }
@@ -114,12 +112,10 @@ func TestRightsEndWhenTheNamespaceMapIsGone(t *testing.T) {
 			key := client.ObjectKeyFromObject(nm)
 			change(nm)
 			spec := nm.Spec.DeepCopy()
-			built, err := scheme.New()
-			require.NoError(t, err)
 			others := provider.RoleBinding(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-oslo", Name: "milan"}}, "oslo", "shop-oslo")
-			c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm, namespace, binding, others, tenant("rome")).WithStatusSubresource(nm).Build()
+			c := fakeclient.Builder(nm, namespace, binding, others, authentication.TenantNamespace("rome")).Build()
 			r := &Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: events.NewFakeRecorder(10)}
-			_, err = r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: key})
+			_, err := r.reconcileRequest(t.Context(), reconcile.Request{NamespacedName: key})
 			require.NoError(t, err)
 			assert.Empty(t, bindingIn(t, c, "shop-rome").Subjects)
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(others), others))

@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // keptPlane is a provider with a namespace that is kept.
@@ -32,16 +32,12 @@ type keptPlane struct {
 	events    *events.FakeRecorder
 }
 
-func newKeptPlane(t *testing.T, objects ...client.Object) *keptPlane {
-	t.Helper()
+func newKeptPlane(objects ...client.Object) *keptPlane {
 	nm, namespace, binding := accepted()
 	namespace.Annotations[offloadingv1beta1.KeepNamespaceAnnotation] = "true"
 	nm.Spec.DesiredMapping = nil
-	built, err := scheme.New()
-	require.NoError(t, err)
 	p := &keptPlane{isGranted: true, events: events.NewFakeRecorder(10)}
-	p.Client = fake.NewClientBuilder().WithScheme(built).WithObjects(nm).WithStatusSubresource(nm).
-		WithObjects(namespace, binding, tenant("rome")).WithObjects(objects...).
+	p.Client = fakeclient.Builder(nm, namespace, binding, authentication.TenantNamespace("rome")).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			switch review := object.(type) {
 			case *authenticationv1.SelfSubjectReview:
@@ -121,7 +117,7 @@ func contents() (deleted, kept []client.Object) {
 
 func TestAKeptNamespaceLosesTheObjectsOfTheConsumer(t *testing.T) {
 	deleted, kept := contents()
-	p := newKeptPlane(t, slices.Concat(deleted, kept)...)
+	p := newKeptPlane(slices.Concat(deleted, kept)...)
 	require.NoError(t, p.reconcile(t, nil))
 	for _, object := range deleted {
 		assert.False(t, p.exists(t, object), "%T %s", object, object.GetName())
@@ -158,7 +154,7 @@ func TestAKeptNamespaceLosesTheObjectsOfTheConsumer(t *testing.T) {
 // The consumer's access ends first. The cleanup goes on when the API server knows its RoleBinding.
 func TestACleanupWaitsForItsAccess(t *testing.T) {
 	deleted, _ := contents()
-	p := newKeptPlane(t, deleted...)
+	p := newKeptPlane(deleted...)
 	p.isGranted = false
 	require.ErrorIs(t, p.reconcile(t, nil), errAccessPending)
 	assert.Equal(t, []string{"longshore-cleanup"}, p.bindings(t))

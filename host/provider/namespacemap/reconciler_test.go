@@ -14,12 +14,12 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 type mapping = map[string]offloadingv1beta1.RemoteNamespaceStatus
@@ -35,28 +35,19 @@ func namespaceMap(desired map[string]string, current mapping) *offloadingv1beta1
 	}
 }
 
-// tenant is the namespace of a consumer's objects in the provider.
-func tenant(id string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + id, Labels: map[string]string{
-		liqocorev1beta1.RemoteClusterIDLabel: id, liqocorev1beta1.TenantNamespaceLabel: "true",
-	}}}
-}
-
 // reconcileOnce makes one pass in a provider with the consumers rome and oslo.
 func reconcileOnce(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) (client.Client, []string, error) {
 	t.Helper()
-	return reconcileIn(t, nm, append(existing, tenant("rome"), tenant("oslo"))...)
+	return reconcileIn(t, nm, append(existing, authentication.TenantNamespace("rome"), authentication.TenantNamespace("oslo"))...)
 }
 
 func reconcileIn(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) (client.Client, []string, error) {
 	t.Helper()
-	built, err := scheme.New()
-	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm).WithStatusSubresource(nm).WithObjects(existing...).Build()
+	c := fakeclient.Builder(nm).WithObjects(existing...).Build()
 	recorder := events.NewFakeRecorder(10)
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
-	_, err = (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: recorder}).Reconcile(t.Context(), current)
+	_, err := (&Reconciler{Clock: clock.RealClock{}, Client: c, APIReader: c, Events: recorder}).Reconcile(t.Context(), current)
 	close(recorder.Events)
 	var seen []string
 	for e := range recorder.Events {

@@ -16,12 +16,12 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // turns makes passes over one NamespaceMap, and counts the requests of each.
@@ -35,10 +35,8 @@ type turns struct {
 
 func newTurns(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) *turns {
 	t.Helper()
-	built, err := scheme.New()
-	require.NoError(t, err)
 	r := &turns{t: t, nm: nm}
-	r.Client = fake.NewClientBuilder().WithScheme(built).WithObjects(nm, tenant("rome")).WithObjects(existing...).WithStatusSubresource(nm).
+	r.Client = fakeclient.Builder(nm, authentication.TenantNamespace("rome")).WithObjects(existing...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				r.requests++

@@ -11,12 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func node(status corev1.ConditionStatus) *corev1.Node {
@@ -60,7 +60,7 @@ func TestWhichPodsAreDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, hasFailed(tc.node, tc.pod))
 			var deleted []client.DeleteOptions
-			c := fake.NewClientBuilder().WithObjects(tc.node, tc.pod).WithIndex(&corev1.Pod{}, nodeNameIndex, nodeNameOf).
+			c := fakeclient.Builder(tc.node, tc.pod).WithIndex(&corev1.Pod{}, nodeNameIndex, nodeNameOf).
 				WithInterceptorFuncs(interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 					o := client.DeleteOptions{}
 					o.ApplyOptions(options)
@@ -89,7 +89,7 @@ func TestErrorsOfDeletions(t *testing.T) {
 		"the API server fails": {errors.New("it fails"), `deleting pod shop-rome/web of the failed Node "worker": it fails`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithObjects(node(corev1.ConditionFalse), terminatingPod(nil)).WithIndex(&corev1.Pod{}, nodeNameIndex, nodeNameOf).
+			c := fakeclient.Builder(node(corev1.ConditionFalse), terminatingPod(nil)).WithIndex(&corev1.Pod{}, nodeNameIndex, nodeNameOf).
 				WithInterceptorFuncs(interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return tc.err }}).Build()
 			_, err := (&Reconciler{Client: c}).Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "worker"}})
 			if tc.want == "" {

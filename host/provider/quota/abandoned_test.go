@@ -7,15 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // goneUser had a ResourceSlice.
@@ -105,10 +104,6 @@ func TestAQuotaCountsWhileItsSliceExists(t *testing.T) {
 }
 
 func TestAbandonedPodsAreThoseOfTheConsumer(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
 	namespaceOf := func(name, peer string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: peer}}}
 	}
@@ -117,7 +112,7 @@ func TestAbandonedPodsAreThoseOfTheConsumer(t *testing.T) {
 		shadow.Namespace, shadow.UID, shadow.Labels[offloadingv1beta1.CreatorUserLabel] = namespace, types.UID(namespace), user
 		return shadow
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	c := fakeclient.Builder(
 		namespaceOf("liqo-tenant-rome", "rome"), namespaceOf("shop-rome", "rome"), namespaceOf("bank-rome", "rome"),
 		namespaceOf("liqo-tenant-oslo", "oslo"), namespaceOf("shop-oslo", "oslo"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 		quotaOf("liqo-tenant-rome", "gpu", ""), quotaOf("liqo-tenant-oslo", "oslo", ""), quotaOf("default", "hand", ""),

@@ -13,16 +13,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func claimNamed(name, storage string) Claim {
@@ -148,9 +147,7 @@ func TestATrimmedClaimRequestsTheSame(t *testing.T) {
 // Claims of one consumer are decided one after the other, and delay no other consumer's.
 func TestClaimsOfAConsumerWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme := runtime.NewScheme()
-		require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(storageQuota("gpu", 0, nil)).Build()
+		c := fakeclient.Builder(storageQuota("gpu", 0, nil)).Build()
 		e := &Enforcer{Client: c, APIReader: c, Clock: clock.RealClock{}}
 		var deciding, most atomic.Int32
 		admit := func(ctx context.Context, tenant string) error {
@@ -184,11 +181,9 @@ func TestClaimsOfAConsumerWaitForEachOther(t *testing.T) {
 
 // TestReplicasAdmitClaimsOneAfterTheOther has another replica admit a claim between the list and the write.
 func TestReplicasAdmitClaimsOneAfterTheOther(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	quota := storageQuota("gpu", 0, nil)
 	conflicts := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(quota).WithStatusSubresource(quota).WithInterceptorFuncs(interceptor.Funcs{
+	c := fakeclient.Builder(quota).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
 			if conflicts++; conflicts == 1 {
 				other := &offloadingv1beta1.Quota{}

@@ -23,7 +23,7 @@ type watched struct {
 
 func newWatched(t *testing.T) *watched {
 	t.Helper()
-	e, _ := replicaOf(t, newQuota())
+	e, _ := replicaOf(newQuota())
 	w := &watched{t: t, e: e, clock: e.Clock.(*clocktesting.FakeClock), account: e.Account}
 	w.shadow = w.create("web", "5")
 	return w

@@ -9,25 +9,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // replicaOf returns a replica of the webhook with a Quota that has just been created, and the number
 // of its requests past the cache.
-func replicaOf(t *testing.T, quotas ...client.Object) (e *Enforcer, requests *int) {
-	t.Helper()
+func replicaOf(quotas ...client.Object) (e *Enforcer, requests *int) {
 	requests = new(int)
-	scheme := runtime.NewScheme()
-	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&offloadingv1beta1.Quota{}, userIndex, UserOf).
-		WithStatusSubresource(&offloadingv1beta1.Quota{}).WithObjects(quotas...).Build()
+	cached := fakeclient.Builder(quotas...).WithIndex(&offloadingv1beta1.Quota{}, userIndex, UserOf).Build()
 	writing := interceptor.NewClient(cached, interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
 			*requests++
@@ -72,7 +67,7 @@ func created(name, cpu string) *offloadingv1beta1.ShadowPod {
 // The requests that wait for one Quota are one write of its status.
 func TestRequestsThatWaitAreWrittenTogether(t *testing.T) {
 	const count = 20
-	e, requests := replicaOf(t, newQuota())
+	e, requests := replicaOf(newQuota())
 	block := make(chan struct{})
 	writing := e.Client
 	e.Client = interceptor.NewClient(writing.(client.WithWatch), interceptor.Funcs{
@@ -109,7 +104,7 @@ func TestRequestsThatWaitAreWrittenTogether(t *testing.T) {
 
 // A replica whose Quota is old reads it and decides again.
 func TestAConflictIsDecidedAgain(t *testing.T) {
-	e, requests := replicaOf(t, newQuota())
+	e, requests := replicaOf(newQuota())
 	old := stored(t, e)
 	another := &Enforcer{Client: e.Client, APIReader: e.APIReader, Account: NewAccount(e.Clock), Clock: e.Clock}
 	require.NoError(t, another.Admit(t.Context(), testUser, nil, created("of-another", "3"), false))
@@ -129,7 +124,7 @@ func TestAConflictIsDecidedAgain(t *testing.T) {
 
 // A Quota that nothing uses is not written.
 func TestAQuotaIsWrittenWhenItsUseChanges(t *testing.T) {
-	e, requests := replicaOf(t, newQuota())
+	e, requests := replicaOf(newQuota())
 	_, err := e.Reconcile(t.Context(), newQuota())
 	require.NoError(t, err)
 	require.Zero(t, *requests)
@@ -151,7 +146,7 @@ func TestAQuotaIsWrittenWhenItsUseChanges(t *testing.T) {
 // Users without a Quota, whose number the provider does not choose, leave nothing behind.
 func TestUsersWithoutAQuotaAreForgotten(t *testing.T) {
 	quota := newQuota()
-	e, requests := replicaOf(t, quota)
+	e, requests := replicaOf(quota)
 	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("web", "1"), false))
 	var denied *Denied
 	require.ErrorAs(t, e.Admit(t.Context(), "another", nil, created("web", "1"), false), &denied)

@@ -10,10 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func TestTheUseOfTheFullestQuotaIsAMetric(t *testing.T) {
@@ -24,13 +23,11 @@ func TestTheUseOfTheFullestQuotaIsAMetric(t *testing.T) {
 			Status:     offloadingv1beta1.QuotaStatus{Used: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(used), corev1.ResourceMemory: resource.MustParse("1Gi")}},
 		}
 	}
-	kinds := runtime.NewScheme()
-	require.NoError(t, offloadingv1beta1.AddToScheme(kinds))
-	usage := &Metrics{Reader: fake.NewClientBuilder().WithScheme(kinds).WithObjects(of("rome", "4", "3"), of("oslo", "8", "2")).Build()}
+	usage := &Metrics{Reader: fakeclient.Builder(of("rome", "4", "3"), of("oslo", "8", "2")).Build()}
 	require.NoError(t, testutil.CollectAndCompare(usage, strings.NewReader(`
 # HELP longshore_quota_used_ratio Share of a resource that is used of the Quota with the least left of it.
 # TYPE longshore_quota_used_ratio gauge
 longshore_quota_used_ratio{resource="cpu"} 0.75
 `)))
-	assert.Empty(t, testutil.CollectAndCount(&Metrics{Reader: fake.NewClientBuilder().WithScheme(kinds).Build()}))
+	assert.Empty(t, testutil.CollectAndCount(&Metrics{Reader: fakeclient.Builder().Build()}))
 }

@@ -9,20 +9,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/longshore-dev/longshore/builtin-policies/defaults"
 	"github.com/longshore-dev/longshore/builtin-policies/native"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -75,11 +73,7 @@ type rig struct {
 
 func newRig(t *testing.T, functions ...policytest.Func) *rig {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	c := fakeclient.Builder().Build()
 	recorder := events.NewFakeRecorder(10)
 	return &rig{client: c, events: recorder, Reconciler: &Reconciler{
 		Client: c, Events: recorder, Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),

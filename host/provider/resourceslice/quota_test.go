@@ -7,14 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // romeUser is the user of rome's slice gpu: a dash and 12 digits of SHA-256("rome") follow.
@@ -58,11 +57,7 @@ func TestQuotaOfASlice(t *testing.T) {
 }
 
 func TestAQuotaFollowsItsSlice(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, authv1beta1.AddToScheme(scheme))
-	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&offloadingv1beta1.Quota{}).Build(), LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement}
+	r := &Reconciler{Client: fakeclient.Builder().Build(), LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement}
 	quota := &offloadingv1beta1.Quota{}
 	get := func() {
 		t.Helper()

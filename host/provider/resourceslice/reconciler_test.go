@@ -16,20 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
@@ -60,12 +57,6 @@ func selfSigned(t *testing.T, key crypto.Signer, end time.Time) []byte {
 
 func newProvider(t *testing.T, functions ...policytest.Func) *provider {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, discoveryv1.AddToScheme, storagev1.AddToScheme, certificatesv1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme,
-	} {
-		require.NoError(t, add(scheme))
-	}
 	key := newKey(t)
 	p := &provider{
 		clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
@@ -87,8 +78,7 @@ func newProvider(t *testing.T, functions ...policytest.Func) *provider {
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo-remote-certificate-gpu", Namespace: "liqo-tenant-rome"},
 		Data:       map[string][]byte{"csr": p.slice.Spec.CSR, "certificate": selfSigned(t, key, certificateEnd)},
 	}
-	p.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(authentication.TenantNamespace("rome"), p.slice, p.tenant, issued).
-		WithStatusSubresource(p.slice, &offloadingv1beta1.Quota{}, &certificatesv1.CertificateSigningRequest{}).
+	p.client = fakeclient.Builder(authentication.TenantNamespace("rome"), p.slice, p.tenant, issued).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				if _, ok := object.(*corev1.Secret); ok && p.unavailable != nil {

@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func claim(name, namespace, policy, volume string) *corev1.PersistentVolumeClaim {
@@ -29,11 +29,8 @@ func volume(name, claim string) *corev1.PersistentVolume {
 	}}
 }
 
-func newClient(t *testing.T, patched func(client.Object) error) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+func newClient(patched func(client.Object) error) client.Client {
+	return fakeclient.Builder(
 		claim("kept", "shop-rome", "Retain", "v-kept"), volume("v-kept", "kept"),
 		claim("deleted", "shop-rome", "Delete", "v-deleted"), volume("v-deleted", "deleted"),
 		claim("pending", "shop-rome", "Retain", ""),
@@ -51,7 +48,7 @@ func newClient(t *testing.T, patched func(client.Object) error) client.Client {
 }
 
 func TestVolumesOfClaimsThatAskForItAreRetained(t *testing.T) {
-	c := newClient(t, func(client.Object) error { return nil })
+	c := newClient(func(client.Object) error { return nil })
 	require.NoError(t, (&Volumes{Client: c, APIReader: c}).Retain(t.Context(), "shop-rome"))
 	for name, want := range map[string]corev1.PersistentVolumeReclaimPolicy{
 		"v-kept": corev1.PersistentVolumeReclaimRetain, "v-deleted": corev1.PersistentVolumeReclaimDelete,
@@ -64,7 +61,7 @@ func TestVolumesOfClaimsThatAskForItAreRetained(t *testing.T) {
 }
 
 func TestAVolumeThatCannotBeRetainedIsAnError(t *testing.T) {
-	c := newClient(t, func(o client.Object) error {
+	c := newClient(func(o client.Object) error {
 		return apierrors.NewServiceUnavailable("busy")
 	})
 	err := (&Volumes{Client: c, APIReader: c}).Retain(t.Context(), "shop-rome")

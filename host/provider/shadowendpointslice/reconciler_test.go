@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 )
 
 var key = client.ObjectKey{Namespace: "shop-rome", Name: "web-x1"}
@@ -40,16 +40,13 @@ type environment struct {
 	refuses error
 }
 
-func newEnvironment(t *testing.T, objects ...client.Object) *environment {
-	t.Helper()
-	built, err := scheme.New()
-	require.NoError(t, err)
+func newEnvironment(objects ...client.Object) *environment {
 	e := &environment{clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 	count := func(verb string) error {
 		e.writes = append(e.writes, verb)
 		return e.refuses
 	}
-	c := fake.NewClientBuilder().WithScheme(built).WithObjects(objects...).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
+	c := fakeclient.Builder(objects...).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := count("create"); err != nil {
 				return err
@@ -98,7 +95,7 @@ func (e *environment) change(t *testing.T, change func(*offloadingv1beta1.Shadow
 }
 
 func TestEndpointSliceFollowsItsSource(t *testing.T) {
-	e := newEnvironment(t, newShadow(endpoint()))
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()))
 	slice, writes, _ := e.reconcile(t)
 	require.NotNil(t, slice)
 	assert.Equal(t, []string{"create"}, writes)
@@ -106,7 +103,7 @@ func TestEndpointSliceFollowsItsSource(t *testing.T) {
 	assert.Empty(t, writes, "nothing has changed")
 
 	e.change(t, func(s *offloadingv1beta1.ShadowEndpointSlice) {
-		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, endpoint(ptr.To(false)))
+		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, testkit.Endpoint(ptr.To(false)))
 		s.Labels["new"] = "x"
 		delete(s.Annotations, "note")
 	})
@@ -138,7 +135,7 @@ func TestEndpointSliceFollowsItsSource(t *testing.T) {
 }
 
 func TestChangesInTheProviderAreReverted(t *testing.T) {
-	e := newEnvironment(t, newShadow(endpoint()))
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()))
 	slice, _, _ := e.reconcile(t)
 	slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
 	delete(slice.Labels, offloadingv1beta1.OriginLabel)
@@ -167,7 +164,7 @@ func TestAContestedEndpointSliceIsRevertedWithGrowingPauses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEnvironment(t, newShadow(endpoint()))
+			e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()))
 			slice, _, _ := e.reconcile(t)
 			reverts, begin := 0, e.clock.Now()
 			for e.clock.Since(begin) < 30*time.Minute {
@@ -211,7 +208,7 @@ func TestARefusedEndpointSliceIsReported(t *testing.T) {
 		"a connection": {errors.New("connection refused"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEnvironment(t, newShadow(endpoint()))
+			e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()))
 			e.refuses = tc.answer
 			_, err := e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 			require.ErrorIs(t, err, tc.answer)
@@ -238,7 +235,7 @@ func TestUnmanagedEndpointSlice(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace, Labels: map[string]string{offloadingv1beta1.ManagedByLabel: "shadowendpointslice"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.1.1"}}},
 	}
-	e := newEnvironment(t, newShadow(endpoint()), unmanaged)
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()), unmanaged)
 	before := unmanaged.DeepCopy()
 	slice, writes, result := e.reconcile(t)
 	assert.Empty(t, writes)
@@ -251,10 +248,10 @@ func TestUnmanagedEndpointSlice(t *testing.T) {
 // The EndpointSlice of an earlier ShadowEndpointSlice of the name is about to be deleted. Its user has no
 // conflict to resolve.
 func TestEndpointSliceOfAnEarlierSource(t *testing.T) {
-	e := newEnvironment(t, newShadow(endpoint()))
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()))
 	slice, _, _ := e.reconcile(t)
-	require.NoError(t, e.Delete(t.Context(), newShadow(endpoint())))
-	recreated := newShadow(endpoint())
+	require.NoError(t, e.Delete(t.Context(), testkit.ShadowEndpointSlice(testkit.Endpoint())))
+	recreated := testkit.ShadowEndpointSlice(testkit.Endpoint())
 	recreated.UID, recreated.ResourceVersion = "second", ""
 	require.NoError(t, e.Create(t.Context(), recreated))
 	kept, writes, result := e.reconcile(t)
@@ -269,7 +266,7 @@ func TestEndpointSliceOfAnEarlierSource(t *testing.T) {
 
 // The cache holds only EndpointSlices with the managed-by label.
 func TestEndpointSliceOutsideOfTheCache(t *testing.T) {
-	e := newEnvironment(t, newShadow(endpoint()))
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()))
 	slice, _, _ := e.reconcile(t)
 	delete(slice.Labels, offloadingv1beta1.ManagedByLabel)
 	require.NoError(t, e.Update(t.Context(), slice))
@@ -290,13 +287,13 @@ func TestNoEndpointSliceForADeletedSource(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
 		"gone": nil,
 		"being deleted": {func() client.Object {
-			shadow := newShadow(endpoint())
+			shadow := testkit.ShadowEndpointSlice(testkit.Endpoint())
 			shadow.DeletionTimestamp, shadow.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/x"}
 			return shadow
 		}()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slice, writes, _ := newEnvironment(t, objects...).reconcile(t)
+			slice, writes, _ := newEnvironment(objects...).reconcile(t)
 			assert.Nil(t, slice)
 			assert.Empty(t, writes)
 		})
@@ -305,9 +302,9 @@ func TestNoEndpointSliceForADeletedSource(t *testing.T) {
 
 func TestReadinessFollowsTheForeignCluster(t *testing.T) {
 	fc := cluster(true, liqocorev1beta1.ConditionStatusError, "")
-	other := newShadow(endpoint())
+	other := testkit.ShadowEndpointSlice(testkit.Endpoint())
 	other.Name, other.Labels[offloadingv1beta1.OriginLabel] = "other", "oslo"
-	e := newEnvironment(t, newShadow(endpoint()), other, fc)
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()), other, fc)
 	slice, _, _ := e.reconcile(t)
 	assert.Equal(t, ptr.To(false), slice.Endpoints[0].Conditions.Ready)
 
@@ -315,7 +312,7 @@ func TestReadinessFollowsTheForeignCluster(t *testing.T) {
 	fc.Status = cluster(true, liqocorev1beta1.ConditionStatusEstablished, "").Status
 	assert.True(t, reachabilityChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: fc}))
 	assert.False(t, reachabilityChanged().Update(event.UpdateEvent{ObjectOld: fc, ObjectNew: fc.DeepCopy()}))
-	require.NoError(t, e.Update(t.Context(), fc))
+	require.NoError(t, e.Status().Update(t.Context(), fc))
 	assert.Equal(t, []reconcile.Request{{NamespacedName: key}}, e.reconciler.slicesOf(t.Context(), fc))
 	slice, writes, _ := e.reconcile(t)
 	assert.Equal(t, ptr.To(true), slice.Endpoints[0].Conditions.Ready)

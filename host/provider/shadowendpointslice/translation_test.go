@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
@@ -31,20 +32,20 @@ func configurationOf(consumer string, remapped networkingv1beta1.CIDR) *networki
 
 func TestAddressesFollowTheConfigurationOfTheConsumer(t *testing.T) {
 	configuration := configurationOf("rome", "10.71.0.0/16")
-	e := newEnvironment(t, newShadow(endpoint()), configuration, configurationOf("paris", "10.99.0.0/16"))
+	e := newEnvironment(testkit.ShadowEndpointSlice(testkit.Endpoint()), configuration, configurationOf("paris", "10.99.0.0/16"))
 	slice, _, _ := e.reconcile(t)
 	assert.Equal(t, []string{"10.71.0.5"}, slice.Endpoints[0].Addresses)
 	assert.Equal(t, []reconcile.Request{{NamespacedName: key}}, e.reconciler.slicesOf(t.Context(), configuration), "a change enqueues the slices of the consumer")
 	assert.Empty(t, e.reconciler.slicesOf(t.Context(), configurationOf("paris", "10.99.0.0/16")))
 
 	configuration.Status.Remote.CIDR.Pod[0] = "10.72.0.0/16"
-	require.NoError(t, e.Update(t.Context(), configuration))
+	require.NoError(t, e.Status().Update(t.Context(), configuration))
 	slice, writes, _ := e.reconcile(t)
 	assert.Equal(t, []string{"10.72.0.5"}, slice.Endpoints[0].Addresses)
 	assert.Equal(t, []string{"patch"}, writes)
 
 	configuration.Status.Conditions[0].Status = metav1.ConditionFalse
-	require.NoError(t, e.Update(t.Context(), configuration))
+	require.NoError(t, e.Status().Update(t.Context(), configuration))
 	_, err := e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 	require.ErrorIs(t, err, address.ErrPending)
 	assert.Contains(t, <-e.events, "Warning AddressesNotTranslated The EndpointSlice is not updated, because the addresses of cluster \"rome\" cannot be translated")

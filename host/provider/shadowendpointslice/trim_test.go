@@ -16,6 +16,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/provider"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
@@ -24,7 +25,7 @@ import (
 func endpoints(n int) []discoveryv1.Endpoint {
 	var list []discoveryv1.Endpoint
 	for i := range n {
-		e := endpoint(ptr.To(true), ptr.To(true), ptr.To(false))
+		e := testkit.Endpoint(ptr.To(true), ptr.To(true), ptr.To(false))
 		e.Addresses = []string{fmt.Sprintf("10.0.%d.%d", i/250, 1+i%250)}
 		list = append(list, e)
 	}
@@ -67,7 +68,7 @@ func TestTrim(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shadow := newShadow(endpoint())
+			shadow := testkit.ShadowEndpointSlice(testkit.Endpoint())
 			tc.edit(shadow)
 			before := shadow.DeepCopy()
 			trimmed, err := Trim(shadow)
@@ -88,11 +89,11 @@ func TestTrim(t *testing.T) {
 }
 
 func TestTrimKeepsTheOwnerOfALargeEndpointSlice(t *testing.T) {
-	slice, _ := provider.EndpointSlice(newShadow(endpoints(1000)...), true, address.Identity{}.Translate)
+	slice, _ := provider.EndpointSlice(testkit.ShadowEndpointSlice(endpoints(1000)...), true, address.Identity{}.Translate)
 	trimmed, err := Trim(slice)
 	require.NoError(t, err)
 	assert.Same(t, slice, trimmed)
-	assert.True(t, metav1.IsControlledBy(slice, newShadow()))
+	assert.True(t, metav1.IsControlledBy(slice, testkit.ShadowEndpointSlice()))
 	assert.True(t, metadata.WasCreatedFor(slice, offloadingv1beta1.ShadowEndpointSliceGVK))
 	assert.Equal(t, offloadingv1beta1.ManagedByShadowEndpointSlice, slice.Labels[offloadingv1beta1.ManagedByLabel])
 	assert.Empty(t, slice.Endpoints)
@@ -103,7 +104,7 @@ func TestTrimKeepsTheOwnerOfALargeEndpointSlice(t *testing.T) {
 // TestALargeSliceIsReadFromTheAPIServer has a cache that holds what Trim leaves.
 func TestALargeSliceIsReadFromTheAPIServer(t *testing.T) {
 	for _, n := range []int{100, 1000} {
-		e := newEnvironment(t, newShadow(endpoints(n)...))
+		e := newEnvironment(testkit.ShadowEndpointSlice(endpoints(n)...))
 		live := e.Client.(client.WithWatch)
 		reads := 0
 		e.reconciler.APIReader = interceptor.NewClient(live, interceptor.Funcs{

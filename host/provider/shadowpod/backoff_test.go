@@ -11,19 +11,16 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // TestAPodThatDoesNotLastIsCreatedEverMoreSeldom deletes each pod as soon as it exists, as an
 // eviction or a controller of the provider does.
 func TestAPodThatDoesNotLastIsCreatedEverMoreSeldom(t *testing.T) {
-	built, err := scheme.New()
-	require.NoError(t, err)
 	s := shadow(nil)
-	c := fake.NewClientBuilder().WithScheme(built).WithObjects(s).WithStatusSubresource(s).Build()
+	c := fakeclient.Builder(s).Build()
 	clock := testclock.NewFakeClock(noon)
 	r := &Reconciler{Client: c, APIReader: c, Events: &events.FakeRecorder{}, Clock: clock}
 	key := client.ObjectKeyFromObject(s)

@@ -12,12 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 const endingUser = "rome-1234"
@@ -25,12 +24,10 @@ const endingUser = "rome-1234"
 // endingClient returns a client of a cluster with a Quota of a user.
 func endingClient(t *testing.T, before corev1.ResourceList, objects ...client.Object) (client.Client, *offloadingv1beta1.Quota) {
 	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
 	grant := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "quota-1"}}
 	grant.Spec.User, grant.Status.Ending = endingUser, before
 	grant.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, grant)...).WithStatusSubresource(grant).Build()
+	c := fakeclient.Builder(append(objects, grant)...).Build()
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(grant), grant))
 	return c, grant
 }
@@ -83,15 +80,11 @@ func TestPodsThatDoNotEndCount(t *testing.T) {
 		"a grace period beyond what a duration holds":  {pod: aged(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](1 << 62) }), want: "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{tc.pod}
-			if tc.shadow != nil {
-				objects = append(objects, tc.shadow)
-			}
 			before := corev1.ResourceList{}
 			if tc.before != "" {
 				before[corev1.ResourceCPU] = resource.MustParse(tc.before)
 			}
-			c, grant := endingClient(t, before, objects...)
+			c, grant := endingClient(t, before, tc.pod, tc.shadow)
 			_, err := (&Ending{Client: c}).Reconcile(t.Context(), grant)
 			require.NoError(t, err)
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(grant), grant))

@@ -14,12 +14,11 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
@@ -103,12 +102,9 @@ func TestPodWithoutLabelIsFoundByOwner(t *testing.T) {
 }
 
 func TestMetadataConflictIsRevertedWithGrowingPauses(t *testing.T) {
-	built, err := scheme.New()
-	require.NoError(t, err)
 	s := ownedShadowPod()
 	writes := 0
-	c := fake.NewClientBuilder().WithScheme(built).WithObjects(s, ownPod(s, corev1.PodRunning, 0)).WithStatusSubresource(s).
-		WithInterceptorFuncs(interceptor.Funcs{Patch: countPatches(&writes)}).Build()
+	c := fakeclient.Builder(s, ownPod(s, corev1.PodRunning, 0)).WithInterceptorFuncs(interceptor.Funcs{Patch: countPatches(&writes)}).Build()
 	clock := testclock.NewFakePassiveClock(noon)
 	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(100), Clock: clock}
 	key := client.ObjectKeyFromObject(s)

@@ -15,12 +15,11 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
@@ -129,26 +128,11 @@ func kind(obj client.Object) string {
 // reconcile reconciles the ShadowPod once, and records the writes.
 func (s state) reconcile(t *testing.T) outcome {
 	t.Helper()
-	built, err := scheme.New()
-	require.NoError(t, err)
 	var out outcome
-	b := fake.NewClientBuilder().WithScheme(built).WithStatusSubresource(&offloadingv1beta1.ShadowPod{}).WithInterceptorFuncs(s.interceptor(&out))
-	if s.shadow != nil {
-		b = b.WithObjects(s.shadow)
-	}
-	if s.pod != nil {
-		b = b.WithObjects(s.pod)
-	}
-	if s.namespace != nil {
-		b = b.WithObjects(s.namespace)
-	}
-	if s.configuration != nil {
-		b = b.WithObjects(s.configuration)
-	}
-	c := b.WithReturnManagedFields().Build()
+	c := fakeclient.Builder(s.shadow, s.pod, s.namespace, s.configuration).WithInterceptorFuncs(s.interceptor(&out)).WithReturnManagedFields().Build()
 	var reader client.Reader = c
 	if s.live != nil {
-		reader = fake.NewClientBuilder().WithScheme(built).WithObjects(s.live).Build()
+		reader = fakeclient.Builder(s.live).Build()
 	}
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: testclock.NewFakePassiveClock(noon)}

@@ -9,14 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -44,15 +43,11 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 		"a binding made by hand":         {&rbacv1.RoleBinding{ObjectMeta: named(nil), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote"}, Subjects: subjects("Group", "rome")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme} {
-				require.NoError(t, add(scheme))
-			}
 			tenant := &authv1beta1.Tenant{
 				ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "liqo-tenant-rome"},
 				Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(authentication.TenantNamespace("rome"), tenant, tc.binding).WithStatusSubresource(tenant).Build()
+			c := fakeclient.Builder(authentication.TenantNamespace("rome"), tenant, tc.binding).Build()
 			r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
 			_, err := r.Reconcile(t.Context(), tenant)
 			require.NoError(t, err)
@@ -74,16 +69,12 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 
 // The namespace of a peering without longshorectl may get its labels after the Tenant.
 func TestATenantOutsideOfItsNamespaceIsTriedAgain(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "liqo-tenant-rome"},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(namespace, tenant).WithStatusSubresource(tenant).Build()
+	c := fakeclient.Builder(namespace, tenant).Build()
 	r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
 	result, err := r.Reconcile(t.Context(), tenant)
 	require.NoError(t, err)

@@ -6,12 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // TestTheCordonOfATenantMarksItsSlices has slices that the consumer created with a mark of its own.
@@ -32,12 +31,10 @@ func TestTheCordonOfATenantMarksItsSlices(t *testing.T) {
 		"a slice that was not cordoned":          {marked("False"), authv1beta1.TenantConditionActive, marked("False")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			require.NoError(t, authv1beta1.AddToScheme(scheme))
 			slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "liqo-tenant-rome", Name: "milan", Annotations: tc.before, Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true"},
 			}}
-			r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(slice).Build()}
+			r := &Reconciler{Client: fakeclient.Builder(slice).Build()}
 			require.NoError(t, r.cordon(t.Context(), &authv1beta1.Tenant{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{TenantCondition: tc.condition},
 			}))

@@ -9,13 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func limits(slices string) corev1.ResourceList {
@@ -45,15 +44,8 @@ func TestATenantNamespaceHasAResourceQuota(t *testing.T) {
 		"an administrator's limits":        {limits: limits("100"), since: time.Second, stored: stored("50", map[string]string{"longshore.dev/custom-limits": "true"}), want: "50"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			require.NoError(t, corev1.AddToScheme(scheme))
-			require.NoError(t, authv1beta1.AddToScheme(scheme))
-			builder := fake.NewClientBuilder().WithScheme(scheme)
-			if tc.stored != nil {
-				builder = builder.WithObjects(tc.stored)
-			}
 			now := time.Unix(1e9, 0)
-			r := &Reconciler{Client: builder.Build(), Clock: clocktesting.NewFakePassiveClock(now), Limits: tc.limits, LimitsFrom: now.Add(-tc.since)}
+			r := &Reconciler{Client: fakeclient.Builder(tc.stored).Build(), Clock: clocktesting.NewFakePassiveClock(now), Limits: tc.limits, LimitsFrom: now.Add(-tc.since)}
 			wait, err := r.limit(t.Context(), &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "tenant-1"}})
 			require.NoError(t, err)
 			assert.Equal(t, tc.wait, wait > 0)

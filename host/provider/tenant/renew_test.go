@@ -6,20 +6,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // TestARenewFollowsAllCredentials changes what a consumer needs to reach the API server, one after the
 // other. The certificate stays.
 func TestARenewFollowsAllCredentials(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, authv1beta1.AddToScheme(scheme))
 	before := authv1beta1.AuthParams{CA: []byte("ca"), SignedCRT: []byte("certificate"), APIServer: "https://milan:6443"}
 	for name, change := range map[string]func(*authv1beta1.AuthParams){
 		"nothing":         func(*authv1beta1.AuthParams) {},
@@ -34,7 +31,7 @@ func TestARenewFollowsAllCredentials(t *testing.T) {
 				Spec:       authv1beta1.RenewSpec{ConsumerClusterID: "rome", IdentityType: authv1beta1.ControlPlaneIdentityType},
 				Status:     authv1beta1.RenewStatus{AuthParams: before.DeepCopy()},
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(renew).WithStatusSubresource(renew).Build()
+			c := fakeclient.Builder(renew).Build()
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(renew), renew))
 			version := renew.ResourceVersion
 			params := before.DeepCopy()

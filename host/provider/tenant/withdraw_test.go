@@ -6,19 +6,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
@@ -52,10 +50,6 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 		"the Tenant of the consumer beside that of another cluster": {deleted: tenantOf("rome", "rome", namespace), others: []client.Object{tenantOf("oslo", "oslo", "")}, taken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme} {
-				require.NoError(t, add(scheme))
-			}
 			home := authentication.TenantNamespace("rome")
 			if tc.relabeled {
 				home.Labels = nil
@@ -82,7 +76,7 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 			}
 			deleted := tc.deleted.DeepCopy()
 			deleted.UID = "deleted"
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(home, deleted).WithObjects(tc.others...).WithObjects(taken...).WithObjects(kept...).Build()
+			c := fakeclient.Builder(home, deleted).WithObjects(tc.others...).WithObjects(taken...).WithObjects(kept...).Build()
 			require.NoError(t, c.Delete(t.Context(), deleted))
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(deleted), deleted))
 			r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func offloading(change func(*offloadingv1beta1.NamespaceOffloading)) *offloadingv1beta1.NamespaceOffloading {
@@ -110,17 +110,11 @@ func TestValidateNamespace(t *testing.T) {
 		"labeled as not a tenant namespace":                  {namespace: "peer", labels: map[string]string{"liqo.io/tenant-namespace": "false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := runtime.NewScheme()
-			require.NoError(t, corev1.AddToScheme(s))
-			require.NoError(t, offloadingv1beta1.AddToScheme(s))
 			nso := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.Namespace = tc.namespace })
 			raw, err := json.Marshal(nso)
 			require.NoError(t, err)
-			handler := &Handler{
-				Decoder: admission.NewDecoder(s), ClusterID: "rome", Namespace: "longshore",
-				Reader: fake.NewClientBuilder().WithScheme(s).WithObjects(
-					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tc.namespace, Labels: tc.labels}}).Build(),
-			}
+			c := fakeclient.Builder(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tc.namespace, Labels: tc.labels}}).Build()
+			handler := &Handler{Decoder: admission.NewDecoder(c.Scheme()), ClusterID: "rome", Namespace: "longshore", Reader: c}
 			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Operation: admissionv1.Create, Namespace: tc.namespace, Object: runtime.RawExtension{Raw: raw},
 			}}

@@ -13,12 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	builtin "github.com/longshore-dev/longshore/builtin-policies/podplacement"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -29,8 +28,6 @@ type decide = func(contract.Request) (contract.Response, error)
 // handler returns a Handler with one native policy.
 func handler(t *testing.T, policy decide, existing ...client.Object) *Handler {
 	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
 	manifest := contract.Manifest{
 		Name: "test", Version: "1", Contracts: contract.Versions(), Points: []contract.PointManifest{builtin.Manifest()},
 	}
@@ -40,7 +37,7 @@ func handler(t *testing.T, policy decide, existing ...client.Object) *Handler {
 		Policy: policytest.Native("test", manifest, map[contract.Point]decide{contract.PodMutation: policy}),
 	}}))
 	return &Handler{
-		Reader:   fake.NewClientBuilder().WithScheme(s).WithObjects(existing...).Build(),
+		Reader:   fakeclient.Builder(existing...).Build(),
 		Policies: chains, RuntimeClassName: "liqo",
 	}
 }

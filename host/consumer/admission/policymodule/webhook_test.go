@@ -16,12 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
@@ -128,9 +127,7 @@ func TestHandle(t *testing.T) {
 		"an unreachable API server":                      {after: configMap("m", labeled), unreachable: true, wantWarning: "not checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := scheme.New()
-			require.NoError(t, err)
-			reader := fake.NewClientBuilder().WithScheme(s).WithObjects(tc.existing...).WithInterceptorFuncs(interceptor.Funcs{
+			reader := fakeclient.Builder(tc.existing...).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if tc.unreachable {
 						return errors.New("no connection")
@@ -139,7 +136,7 @@ func TestHandle(t *testing.T) {
 				},
 			}).Build()
 			judged := &judge{verdict: tc.verdict, err: tc.err}
-			h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: judged, Namespace: "longshore"}
+			h := &policymodule.Handler{Decoder: admission.NewDecoder(reader.Scheme()), Reader: reader, Judge: judged, Namespace: "longshore"}
 			operation := tc.operation
 			if operation == "" && tc.before != nil {
 				operation = admissionv1.Update
@@ -174,10 +171,8 @@ func (slow) Judge(ctx context.Context, _ *policyv1alpha1.OffloadingPolicy, _ *co
 }
 
 func TestTheResponsePrecedesTheAPIServersTimeout(t *testing.T) {
-	s, err := scheme.New()
-	require.NoError(t, err)
-	reader := fake.NewClientBuilder().WithScheme(s).WithObjects(policy("a", "m", nil), policy("b", "m", nil)).Build()
-	h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: slow{}, Namespace: "longshore"}
+	reader := fakeclient.Builder(policy("a", "m", nil), policy("b", "m", nil)).Build()
+	h := &policymodule.Handler{Decoder: admission.NewDecoder(reader.Scheme()), Reader: reader, Judge: slow{}, Namespace: "longshore"}
 	for name, object := range map[string]client.Object{"a policy": policy("mine", "m", nil), "the module of two policies": configMap("m", nil)} {
 		t.Run(name, func(t *testing.T) {
 			create := request(t, admissionv1.Create, nil, object)

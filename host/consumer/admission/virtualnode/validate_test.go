@@ -86,7 +86,7 @@ func nodes() map[string]nodeCase {
 }
 
 func TestAVirtualNodeWithAnInvalidNodeIsDenied(t *testing.T) {
-	h := handler(t, options())
+	h := handler(options())
 	for name, tc := range nodes() {
 		t.Run(name, func(t *testing.T) {
 			response := ask(t, h, admissionv1.Create, virtualNode(tc.change))
@@ -114,7 +114,7 @@ func TestAVirtualNodeWithAnInvalidNodeIsDenied(t *testing.T) {
 
 // The virtual kubelet could not parse such an argument, and would not start.
 func TestAnInvalidArgumentIsDenied(t *testing.T) {
-	h := handler(t, options())
+	h := handler(options())
 	for argument, want := range map[string]string{
 		"--create-node=false":        "",
 		"--create-node":              "",
@@ -169,7 +169,7 @@ func TestAnUpdateIsDeniedForNewErrorsOnly(t *testing.T) {
 		"no error":               {before: good, after: good},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := handler(t, options()).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			response := handler(options()).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Operation: admissionv1.Update, Namespace: "liqo-tenant-milan", Name: "mynode",
 				OldObject: encoded(t, made(tc.before)), Object: encoded(t, made(tc.after)),
 			}})

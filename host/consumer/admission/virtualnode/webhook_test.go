@@ -17,14 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 func options() *offloadingv1beta1.VkOptionsTemplate {
@@ -58,25 +58,18 @@ func virtualNode(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1
 
 // tenants returns the tenant namespaces of two providers and a namespace of a user.
 func tenants() []client.Object {
-	of := func(id string) map[string]string {
-		return map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": id}
-	}
 	return []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: of("milan")}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-turin", Labels: of("turin")}},
+		authentication.TenantNamespace("milan"), authentication.TenantNamespace("turin"),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"liqo.io/remote-cluster-id": "milan"}}},
 	}
 }
 
-func handler(t *testing.T, existing ...client.Object) *Handler {
-	t.Helper()
-	s, err := scheme.New()
-	require.NoError(t, err)
-	api := fake.NewClientBuilder().WithScheme(s).WithObjects(append(existing, tenants()...)...).
+func handler(existing ...client.Object) *Handler {
+	api := fakeclient.Builder(append(existing, tenants()...)...).
 		WithIndex(&offloadingv1beta1.VirtualNode{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
 	return &Handler{
 		Reader: api, APIReader: api,
-		Decoder: admission.NewDecoder(s), DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "virtual-kubelet-default"},
+		Decoder: admission.NewDecoder(api.Scheme()), DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "virtual-kubelet-default"},
 		Cluster: virtualkubelet.Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}},
 	}
 }
@@ -137,7 +130,7 @@ func TestInvalidVirtualNodesAreDenied(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			response := ask(t, handler(t, tc.existing...), tc.operation, virtualNode(tc.change))
+			response := ask(t, handler(tc.existing...), tc.operation, virtualNode(tc.change))
 			assert.False(t, response.Allowed)
 			assert.Contains(t, response.Result.Message, tc.want)
 		})
@@ -150,7 +143,7 @@ func in(namespace string) func(*offloadingv1beta1.VirtualNode) {
 
 func TestCreateAcceptsACompletedVirtualNode(t *testing.T) {
 	vn := completed(t)
-	response := ask(t, handler(t, options()), admissionv1.Create, vn)
+	response := ask(t, handler(options()), admissionv1.Create, vn)
 	assert.True(t, response.Allowed, "restoring a backup: %v", response.Result)
 }
 
@@ -174,7 +167,7 @@ func TestCheckNameAcceptsAnUnusedName(t *testing.T) {
 	other := ofParis()
 	other.Name = "other"
 	// The API server itself rejects a second VirtualNode of the name in the namespace.
-	response := ask(t, handler(t, options(), other, virtualNode(nil)), admissionv1.Create, virtualNode(nil))
+	response := ask(t, handler(options(), other, virtualNode(nil)), admissionv1.Create, virtualNode(nil))
 	assert.True(t, response.Allowed, response.Result)
 }
 
@@ -193,7 +186,7 @@ func TestAVirtualNodeIsCreatedAgainForItsNode(t *testing.T) {
 		"a VirtualNode of another provider": {[]client.Object{node("milan", "virtual-node"), ofParis()}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := ask(t, handler(t, append(tc.existing, options())...), admissionv1.Create, virtualNode(nil))
+			response := ask(t, handler(append(tc.existing, options())...), admissionv1.Create, virtualNode(nil))
 			assert.Equal(t, tc.allowed, response.Allowed, response.Result)
 		})
 	}
@@ -201,12 +194,12 @@ func TestAVirtualNodeIsCreatedAgainForItsNode(t *testing.T) {
 
 func TestUpdateDoesNotCheckTheName(t *testing.T) {
 	existing := completed(t)
-	response := ask(t, handler(t, options(), ofParis(), existing), admissionv1.Update, existing)
+	response := ask(t, handler(options(), ofParis(), existing), admissionv1.Update, existing)
 	assert.True(t, response.Allowed, response.Result)
 }
 
 func TestInternalErrorsAreNotDenials(t *testing.T) {
-	h := handler(t, options())
+	h := handler(options())
 	h.Reader = interceptor.NewClient(h.Reader.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*corev1.Node); ok {
@@ -228,7 +221,7 @@ func TestDroppedArgumentsCauseAWarning(t *testing.T) {
 			Args: []string{"--nodename=mynode", "--client-qps=9", "--node-extra-labels=b=1,a=2", "--metrics-enabled", "--unknown=1", "--home-cluster-id=paris"},
 		}}
 	})
-	response := ask(t, handler(t, options()), admissionv1.Create, vn)
+	response := ask(t, handler(options()), admissionv1.Create, vn)
 	require.True(t, response.Allowed, response.Result)
 	require.Len(t, response.Warnings, 2)
 	assert.Contains(t, response.Warnings[0], `"--unknown=1" is ignored`)
@@ -274,7 +267,7 @@ func TestArgumentsWithoutEffectCauseAWarning(t *testing.T) {
 			if tc.before != nil {
 				request.OldObject = encoded(t, virtualNode(tc.before))
 			}
-			response := handler(t, opts).Handle(t.Context(), request)
+			response := handler(opts).Handle(t.Context(), request)
 			require.True(t, response.Allowed, response.Result)
 			warnings := slices.DeleteFunc(response.Warnings, func(warning string) bool { return strings.Contains(warning, "is ignored") })
 			require.Len(t, warnings, len(tc.want), warnings)
@@ -293,14 +286,14 @@ func encoded(t *testing.T, vn *offloadingv1beta1.VirtualNode) runtime.RawExtensi
 }
 
 func TestCreateIsAllowedWithAPatch(t *testing.T) {
-	response := ask(t, handler(t, options()), admissionv1.Create, virtualNode(nil))
+	response := ask(t, handler(options()), admissionv1.Create, virtualNode(nil))
 	assert.True(t, response.Allowed, response.Result)
 	assert.NotEmpty(t, response.Patches)
 }
 
 func TestAVirtualNodeThatIsBeingDeletedIsAllowed(t *testing.T) {
 	now := metav1.Now()
-	response := ask(t, handler(t), admissionv1.Update, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }))
+	response := ask(t, handler(), admissionv1.Update, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }))
 	assert.True(t, response.Allowed)
 }
 
@@ -336,7 +329,7 @@ func TestHalfAnAddressOfTheAPIServerIsRefused(t *testing.T) {
 			if tc.before != nil {
 				request.Operation, request.OldObject = admissionv1.Update, encoded(t, virtualNode(tc.before))
 			}
-			response := handler(t, opts).Handle(t.Context(), request)
+			response := handler(opts).Handle(t.Context(), request)
 			assert.Equal(t, tc.denied, !response.Allowed, response.Result)
 			if tc.denied {
 				assert.Contains(t, response.Result.Message, "--home-api-server-host and --home-api-server-port must be set together")

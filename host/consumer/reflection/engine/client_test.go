@@ -32,7 +32,7 @@ func (certificates) Resource() Resource {
 }
 
 func TestRESTMapperNeedsNoDiscovery(t *testing.T) {
-	mapper, err := restMapper(newCluster(t).Scheme(), pods{}, maps{}, certificates{})
+	mapper, err := restMapper(newCluster().Scheme(), pods{}, maps{}, certificates{})
 	require.NoError(t, err)
 	for kind, want := range map[schema.GroupVersionKind]string{
 		corev1.SchemeGroupVersion.WithKind("Pod"):               "pods",

@@ -55,7 +55,7 @@ func (w *env) fence(t *testing.T, name string) {
 
 func mapped(t *testing.T, objects ...client.Object) (local, remote *cluster) {
 	t.Helper()
-	return newCluster(t, append(objects, namespaceMap(map[string]string{"shop": "shop-rome"}))...), newCluster(t)
+	return newCluster(append(objects, namespaceMap(map[string]string{"shop": "shop-rome"}))...), newCluster()
 }
 
 func TestMirrorLifecycle(t *testing.T) {
@@ -291,8 +291,8 @@ func TestAFailedWatchIsRetried(t *testing.T) {
 }
 
 func TestNamespacesComeAndGo(t *testing.T) {
-	local := newCluster(t, namespaceMap(nil), localMap("settings", map[string]string{"k": "1"}), localPod("shop", "web"))
-	remote := newCluster(t)
+	local := newCluster(namespaceMap(nil), localMap("settings", map[string]string{"k": "1"}), localPod("shop", "web"))
+	remote := newCluster()
 	w := start(t, local, remote, maps{}, pods{})
 	require.Eventually(t, w.engine.Settled, soon, tick)
 	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "the pod gets an event")
@@ -325,9 +325,9 @@ func TestNamespacesComeAndGo(t *testing.T) {
 }
 
 func TestNoEventBeforeTheMappingIsKnown(t *testing.T) {
-	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome"}), localPod("shop", "web"), localPod("other", "db"))
+	local := newCluster(namespaceMap(map[string]string{"shop": "shop-rome"}), localPod("shop", "web"), localPod("other", "db"))
 	local.deny(tenant, errors.New("connection refused"))
-	remote := newCluster(t)
+	remote := newCluster()
 	for range 3 {
 		remote.fail("watch ShadowPodList", errors.New("connection refused"))
 	}
@@ -343,9 +343,9 @@ func TestNoEventBeforeTheMappingIsKnown(t *testing.T) {
 }
 
 func TestTwoNamespacesCannotShareARemoteNamespace(t *testing.T) {
-	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome", "shop2": "shop-rome"}),
+	local := newCluster(namespaceMap(map[string]string{"shop": "shop-rome", "shop2": "shop-rome"}),
 		localMap("settings", map[string]string{"k": "1"}), localPod("shop2", "web"))
-	w := start(t, local, newCluster(t), maps{}, pods{})
+	w := start(t, local, newCluster(), maps{}, pods{})
 	w.remoteData(t, "settings", "1")
 	_, ok := w.engine.RemoteNamespace("shop2")
 	assert.False(t, ok)
@@ -356,8 +356,8 @@ func TestTheMapOfThePeerIsIgnored(t *testing.T) {
 	inverse := namespaceMap(map[string]string{"shop-milan": "shop"})
 	inverse.Name = home
 	inverse.Labels["liqo.io/remoteID"] = home
-	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome"}), inverse, localMap("settings", map[string]string{"k": "1"}))
-	w := start(t, local, newCluster(t), maps{})
+	local := newCluster(namespaceMap(map[string]string{"shop": "shop-rome"}), inverse, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, newCluster(), maps{})
 	w.remoteData(t, "settings", "1")
 	_, ok := w.engine.RemoteNamespace("shop-milan")
 	assert.False(t, ok, "T55")
@@ -449,7 +449,7 @@ func TestRunStopsAllGoroutines(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	_, err := New(Options{})
 	require.ErrorContains(t, err, "client")
-	c := newCluster(t)
+	c := newCluster()
 	_, err = New(Options{Local: c, Remote: c})
 	require.ErrorContains(t, err, "IDs")
 }

@@ -21,13 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 const (
@@ -61,16 +60,10 @@ type cluster struct {
 	watches int
 }
 
-func newCluster(t *testing.T, objects ...client.Object) *cluster {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+func newCluster(objects ...client.Object) *cluster {
 	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}, held: map[string]chan struct{}{}, hidden: map[string]bool{}}
 	nodeOf := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
-	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().WithReturnManagedFields().
-		WithStatusSubresource(&corev1.Pod{}, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.NamespaceMap{}).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", nodeOf).
+	inner := fakeclient.Builder().WithGlobalResourceVersionCounter().WithReturnManagedFields().WithIndex(&corev1.Pod{}, "spec.nodeName", nodeOf).
 		// Resource version 1 stands for "absent" in creations: no object has it.
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "first"}}).WithObjects(objects...).Build()
 	c.WithWatch = interceptor.NewClient(inner, interceptor.Funcs{

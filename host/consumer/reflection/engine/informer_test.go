@@ -52,7 +52,7 @@ func (d trimming) Decide(in Input) ([]Action, error) {
 
 func twoNamespaces(t *testing.T, objects ...client.Object) (local, remote *cluster) {
 	t.Helper()
-	return newCluster(t, append(objects, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}))...), newCluster(t)
+	return newCluster(append(objects, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}))...), newCluster()
 }
 
 func TestDefinitionsThatTrimObjectsDoNotShareThem(t *testing.T) {

@@ -84,8 +84,8 @@ func TestAFollowerWatchesAndWritesNothing(t *testing.T) {
 }
 
 func TestALeaderReflectsNamespacesThatAreMappedLater(t *testing.T) {
-	local := newCluster(t, namespaceMap(nil), localMap("settings", map[string]string{"k": "1"}))
-	w := start(t, local, newCluster(t), shared{})
+	local := newCluster(namespaceMap(nil), localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, newCluster(), shared{})
 	w.engine.Lead(true)
 	require.Eventually(t, w.engine.Settled, soon, tick)
 	w.remap(t, map[string]string{"shop": "shop-rome"})
@@ -194,7 +194,7 @@ func TestALeaderForgetsItsAppliesOfAnEarlierTerm(t *testing.T) {
 
 func TestLeaderOnlyExcludesLocalFields(t *testing.T) {
 	_, err := New(Options{
-		Local: newCluster(t), Remote: newCluster(t), HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName,
+		Local: newCluster(), Remote: newCluster(), HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName,
 		TenantNamespace: tenant, Recorder: func(string) Recorder { return &journal{} }, Now: time.Now,
 		Definitions: []Definition{contradictory{}},
 	})

@@ -28,9 +28,9 @@ func (w *env) awaitShadow(t *testing.T, namespace, name string) {
 }
 
 func TestAnUnreadableNamespaceBlocksNoOther(t *testing.T) {
-	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}),
+	local := newCluster(namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}),
 		localPod("shop", "web"), localPod("bank", "db"), localPod("elsewhere", "job"))
-	remote := newCluster(t)
+	remote := newCluster()
 	remote.deny("bank-rome", forbidden("shadowpods"))
 	recorded := &messages{}
 	w := startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return recorded } }, pods{})

@@ -22,9 +22,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/undecodable"
 )
@@ -125,7 +125,7 @@ func TestTooMuchIsReadAgainAfterAPause(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var lists, refused atomic.Int64
-				c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				c := interceptor.NewClient(fakeclient.Builder().Build(), interceptor.Funcs{
 					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 						if (&client.ListOptions{}).ApplyOptions(opts).Limit != 1 { // One object is for the resource version.
 							lists.Add(1)

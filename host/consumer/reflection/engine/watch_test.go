@@ -12,8 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 // restoredServer has objects at version 40, and then those of a backup at version 30. The first
@@ -89,7 +90,7 @@ func (s *restoredServer) versions() []string {
 // watchInto keeps a store up to date until the test ends. It returns once the store is watched.
 func (s *restoredServer) watchInto(t *testing.T, changed func(client.Object)) *store {
 	t.Helper()
-	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: s.list, Watch: s.watch})
+	c := interceptor.NewClient(fakeclient.Builder().Build(), interceptor.Funcs{List: s.list, Watch: s.watch})
 	into := newStore(Kind{}, changed)
 	kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} }}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,12 +17,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -108,10 +108,6 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 		"by hand, with a Quota that is cordoned": {objects: []client.Object{quotaOfOslo(true)}, claim: claimIn("shop-oslo", "a", "1Gi", "gold"), denied: "is cordoned"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme} {
-				require.NoError(t, add(scheme))
-			}
 			objects := append([]client.Object{
 				remoteNamespace("shop-rome", "rome"), remoteNamespace("bank-rome", "rome"), remoteNamespace("shop-oslo", "oslo"),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, granted.DeepCopy(),
@@ -119,8 +115,8 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 			if len(tc.objects) == 0 || tc.objects[0].GetName() != "gpu" {
 				objects = append(objects, slice(authv1beta1.ResourceSliceConditionAccepted))
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&offloadingv1beta1.Quota{}).Build()
-			v := &Validator{Decoder: admission.NewDecoder(scheme), Reader: c, APIReader: c}
+			c := fakeclient.Builder(objects...).Build()
+			v := &Validator{Decoder: admission.NewDecoder(c.Scheme()), Reader: c, APIReader: c}
 			if !tc.unenforced {
 				v.Quotas = &quota.Enforcer{Client: c, APIReader: c, Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}
 			}
@@ -147,10 +143,6 @@ func TestClaimsAreAdmittedByWhatWasGranted(t *testing.T) {
 
 // A consumer may have a thousand namespaces.
 func TestADecisionAsksTheAPIServerAsOftenForManyNamespacesAsForOne(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, authv1beta1.AddToScheme(scheme))
-	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	asked := map[int]int{}
 	for _, number := range []int{1, 150} {
 		grant := &offloadingv1beta1.Quota{
@@ -163,7 +155,7 @@ func TestADecisionAsksTheAPIServerAsOftenForManyNamespacesAsForOne(t *testing.T)
 			objects = append(objects, remoteNamespace(name, "rome"), claimIn(name, "data", "1Gi", "fast"))
 		}
 		requests := 0
-		cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(grant).Build()
+		cached := fakeclient.Builder(objects...).Build()
 		live := interceptor.NewClient(cached, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				requests++
@@ -171,7 +163,7 @@ func TestADecisionAsksTheAPIServerAsOftenForManyNamespacesAsForOne(t *testing.T)
 			},
 		})
 		v := &Validator{
-			Decoder: admission.NewDecoder(scheme), Reader: cached, APIReader: live,
+			Decoder: admission.NewDecoder(cached.Scheme()), Reader: cached, APIReader: live,
 			Quotas: &quota.Enforcer{Client: cached, APIReader: live, Clock: clocktesting.NewFakeClock(time.Unix(10000, 0))},
 		}
 		raw, err := json.Marshal(claimIn("n0-rome", "more", "50Gi", "fast"))

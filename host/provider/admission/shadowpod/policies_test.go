@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/provider/quota"
@@ -30,10 +30,9 @@ func guarded(t *testing.T, failurePolicy chain.FailurePolicy, function policytes
 	}}}, map[contract.Point]func(contract.Request) (contract.Response, error){contract.ShadowPodAdmission: function})
 	chains := chain.New(chain.Options{MemoEntries: -1})
 	require.NoError(t, chains.Swap([]chain.Binding{{Name: "guard", Policy: policy, Point: contract.ShadowPodAdmission, FailurePolicy: failurePolicy}}))
-	s := scheme(t)
-	c := fake.NewClientBuilder().WithScheme(s).WithIndex(&offloadingv1beta1.Quota{}, "spec.user", quota.UserOf).WithObjects(objects...).Build()
-	return &Mutator{Decoder: admission.NewDecoder(s), Enforce: true, Policies: &Policies{
-		Evaluator: chains, Reader: fake.NewClientBuilder().WithScheme(s).Build(), APIReader: c,
+	c := fakeclient.Builder(objects...).WithIndex(&offloadingv1beta1.Quota{}, "spec.user", quota.UserOf).Build()
+	return &Mutator{Decoder: admission.NewDecoder(c.Scheme()), Enforce: true, Policies: &Policies{
+		Evaluator: chains, Reader: fakeclient.Builder().Build(), APIReader: c,
 		Quotas: &quota.Enforcer{Client: c, APIReader: c, Account: quota.NewAccount(clock.RealClock{}), Clock: clock.RealClock{}},
 	}}, policy
 }

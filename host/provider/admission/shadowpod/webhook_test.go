@@ -15,29 +15,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/internal/testkit/hostile"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
 const user = "gpu-0123456789ab"
-
-func scheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(s))
-	require.NoError(t, offloadingv1beta1.AddToScheme(s))
-	return s
-}
 
 func shadowPod(edit func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "shop-rome", UID: "1", Labels: map[string]string{
@@ -105,14 +95,11 @@ func TestTheCreatorIsRecordedAndStays(t *testing.T) {
 	}
 }
 
-func validator(t *testing.T, objects ...client.Object) *Validator {
-	t.Helper()
-	s := scheme(t)
-	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&offloadingv1beta1.Quota{}).
-		WithIndex(&offloadingv1beta1.Quota{}, "spec.user", quota.UserOf).WithObjects(objects...).Build()
+func validator(objects ...client.Object) *Validator {
+	c := fakeclient.Builder(objects...).WithIndex(&offloadingv1beta1.Quota{}, "spec.user", quota.UserOf).Build()
 	account := quota.NewAccount(clock.RealClock{})
 	return &Validator{
-		Decoder: admission.NewDecoder(s), Reader: fake.NewClientBuilder().WithScheme(s).Build(), APIReader: c,
+		Decoder: admission.NewDecoder(c.Scheme()), Reader: fakeclient.Builder().Build(), APIReader: c,
 		Quotas: &quota.Enforcer{Client: c, APIReader: c, Account: account, Clock: clock.RealClock{}},
 	}
 }
@@ -187,7 +174,7 @@ func TestCreations(t *testing.T) {
 		"the mutator was passed": {shadowPod(func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.CreatorUserLabel) }), []client.Object{namespace("rome"), quotaOf("1", nil)}, "must be the creator"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := validator(t, tc.objects...)
+			v := validator(tc.objects...)
 			response := v.Handle(t.Context(), request(t, admissionv1.Create, nil, tc.shadow, user))
 			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
 			if tc.denial != "" {
@@ -224,7 +211,7 @@ func TestHostileAmountsAreDenied(t *testing.T) {
 				s.Name, s.ResourceVersion = "hostile", "7"
 				s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = amount
 			}
-			v := validator(t, namespace("rome"), quotaOf("1", nil))
+			v := validator(namespace("rome"), quotaOf("1", nil))
 			for _, r := range []admission.Request{
 				request(t, admissionv1.Create, nil, shadowPod(with), user),
 				request(t, admissionv1.Update, shadowPod(nil), shadowPod(with), user),
@@ -265,7 +252,7 @@ func TestAmountsThatNothingMayParseAreDenied(t *testing.T) {
 }
 
 func TestADryRunReservesNothing(t *testing.T) {
-	v := validator(t, namespace("rome"), quotaOf("1", nil))
+	v := validator(namespace("rome"), quotaOf("1", nil))
 	for _, dryRun := range []bool{true, true, false} {
 		r := request(t, admissionv1.Create, nil, shadowPod(nil), user)
 		r.DryRun = ptr.To(dryRun)
@@ -325,7 +312,7 @@ func TestUpdates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.ResourceVersion = "7" })
-			v := validator(t, quotaOf("2", nil))
+			v := validator(quotaOf("2", nil))
 			response := v.Handle(t.Context(), request(t, admissionv1.Update, before, shadowPod(tc.edit), "anyone"))
 			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
 			if tc.denial != "" {
@@ -350,7 +337,7 @@ func TestALargeShadowPodMayBecomeNoLarger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := large(maxSize)
 			tc.edit(after)
-			response := validator(t, quotaOf("2", nil)).Handle(t.Context(), request(t, admissionv1.Update, large(maxSize), after, user))
+			response := validator(quotaOf("2", nil)).Handle(t.Context(), request(t, admissionv1.Update, large(maxSize), after, user))
 			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
 			if tc.denial != "" {
 				assert.Contains(t, response.Result.Message, tc.denial)
