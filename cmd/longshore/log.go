@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	uberzap "go.uber.org/zap"
@@ -15,12 +16,24 @@ import (
 // logged, could fill the disk of the node.
 const maxText = 4 << 10
 
+// Another cluster also decides how often something is logged. Of each message and level that is logged without -v,
+// a minute has maxLines lines, and then one of each oneOf.
+const (
+	maxLines = 200
+	oneOf    = 1000
+)
+
 // newLogger returns a logger for text or JSON.
 func newLogger(to io.Writer, text bool, verbosity int) logr.Logger {
 	return zap.New(zap.WriteTo(to), zap.UseDevMode(text), zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))),
 		// Errors are wrapped with what was being done; where in the code is for bugs.
 		zap.StacktraceLevel(zapcore.DPanicLevel),
-		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return cutting{core} })))
+		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
+			if verbosity == 0 {
+				core = zapcore.NewSamplerWithOptions(core, time.Minute, maxLines, oneOf)
+			}
+			return cutting{core}
+		})))
 }
 
 // cutting cuts texts that are longer than maxText.

@@ -39,3 +39,27 @@ func TestLongTextsAreCutInTheLog(t *testing.T) {
 	newLogger(&out, false, 0).V(1).Info("Not asked for")
 	assert.Empty(t, out.String())
 }
+
+// A provider changes objects a thousand times a second, about each of which this process logs a line.
+func TestTheSameMessageHasARateInTheLog(t *testing.T) {
+	for _, text := range []bool{false, true} {
+		var out bytes.Buffer
+		log := newLogger(&out, text, 0)
+		for i := range 20 * maxLines {
+			log.WithValues("name", i).Info("Kept")
+			log.Error(errors.New("refused"), "Failed", "name", i)
+		}
+		log.Info("Another")
+		for _, message := range []string{"Kept", "Failed"} {
+			assert.LessOrEqual(t, strings.Count(out.String(), message), maxLines+20*maxLines/oneOf+1)
+			assert.GreaterOrEqual(t, strings.Count(out.String(), message), maxLines/2)
+		}
+		assert.Equal(t, 1, strings.Count(out.String(), "Another"))
+	}
+	var out bytes.Buffer
+	log := newLogger(&out, true, 1)
+	for i := range 2 * maxLines {
+		log.Info("Kept", "name", i)
+	}
+	assert.Equal(t, 2*maxLines, strings.Count(out.String(), "Kept"), "an operator who asks for more gets all")
+}

@@ -254,6 +254,34 @@ func (p *provider) testSizesOfCopies(t *testing.T, control client.Client) {
 			assert.Regexp(t, "a request .*of a peer|an object of a peer may have one owner", err.Error(), "%T %d", request, i)
 		}
 	}
+	for what, fields := range largeManagedFields(authv1beta1.GroupVersion.String()) {
+		for _, request := range hostileRequests(copyOfRome)[1:] { // of NamespaceMaps there is one
+			request.SetManagedFields(fields)
+			err := control.Create(t.Context(), request, client.DryRunAll)
+			assert.True(t, isTooLarge(err), "%T, %s: %v", request, what, err)
+		}
+	}
+}
+
+// largeManagedFields are managedFields that the API server would store.
+func largeManagedFields(version string) map[string][]metav1.ManagedFieldsEntry {
+	of := func(set string) []metav1.ManagedFieldsEntry {
+		return []metav1.ManagedFieldsEntry{{
+			Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: version, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(set),
+		}}
+	}
+	many, deep := "{", strings.Repeat(`{"f:a":`, 3000)+"{}"+strings.Repeat("}", 3000)
+	for i := range 20_000 {
+		many += fmt.Sprintf(`"f:%d-%s":{},`, i, strings.Repeat("x", 30))
+	}
+	return map[string][]metav1.ManagedFieldsEntry{
+		"a long path": of(`{"f:` + strings.Repeat("x", 16384) + `":{}}`), "many paths": of(strings.TrimSuffix(many, ",") + "}"), "a deep path": of(deep),
+	}
+}
+
+// isTooLarge reports whether the API server has refused managedFields.
+func isTooLarge(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "metadata.managedFields of a request or an event of a peer may have 16384 characters")
 }
 
 // testSizesOfEvents is about events that would fill the provider's etcd.
@@ -277,6 +305,12 @@ func (p *provider) testSizesOfEvents(t *testing.T, kubelet client.Client) {
 	assert.ErrorContains(t, kubelet.Create(t.Context(), labeled, client.DryRunAll), "a request or an event of a peer may have 64 labels")
 	generated := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: long}, InvolvedObject: about}
 	assert.ErrorContains(t, kubelet.Create(t.Context(), generated, client.DryRunAll), "a request or an event of a peer may have 64 labels")
+	for what, fields := range largeManagedFields("v1") {
+		event := &corev1.Event{ObjectMeta: of("a"), InvolvedObject: about}
+		event.ManagedFields = fields
+		err := kubelet.Create(t.Context(), event, client.DryRunAll)
+		assert.True(t, isTooLarge(err), "%s: %v", what, err)
+	}
 	usual := &corev1.Event{
 		ObjectMeta: of("a"), InvolvedObject: about, Message: long[1:], Reason: "Failed", Type: "Warning",
 		Source: corev1.EventSource{Component: "liqo"}, Series: &corev1.EventSeries{Count: 2},

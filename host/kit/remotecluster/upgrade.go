@@ -143,7 +143,7 @@ func (u *upgrader) NewConnection(response *http.Response) (httpstream.Connection
 		}
 		return u.SpdyRoundTripper.NewConnection(response) //nolint:wrapcheck // It makes the error of the response.
 	}
-	connection, err := httpstreamspdy.NewClientConnectionWithPings(u.connection, pingPeriod)
+	connection, err := httpstreamspdy.NewClientConnectionWithPings(&frames{Conn: u.connection}, pingPeriod)
 	if err != nil {
 		return nil, fmt.Errorf("beginning the streams: %w", err)
 	}
