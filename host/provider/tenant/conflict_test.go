@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,7 +46,7 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme} {
+			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme} {
 				require.NoError(t, add(scheme))
 			}
 			tenant := &authv1beta1.Tenant{
@@ -75,7 +76,7 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 // The namespace of a peering without longshorectl may get its labels after the Tenant.
 func TestATenantOutsideOfItsNamespaceIsTriedAgain(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	tenant := &authv1beta1.Tenant{

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,17 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
+
+func withdrawalScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme,
+	} {
+		require.NoError(t, add(scheme))
+	}
+	return scheme
+}
 
 // TestWhatADeletedTenantTakesBack holds S9 of the wire: certificates cannot be revoked, so what
 // they give rights on must go.
@@ -52,10 +64,6 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 		"the Tenant of the consumer beside that of another cluster": {deleted: tenantOf("rome", "rome", namespace), others: []client.Object{tenantOf("oslo", "oslo", "")}, taken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme} {
-				require.NoError(t, add(scheme))
-			}
 			home := authentication.TenantNamespace("rome")
 			if tc.relabeled {
 				home.Labels = nil
@@ -76,13 +84,17 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 				&authv1beta1.ResourceSlice{ObjectMeta: named("milan", copied)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("milan", copied)},
 				authentication.RoleBinding(namespace, "rome"), authentication.ClusterRoleBinding("rome"),
 			}
+			level, schema := authentication.Isolation("rome")
+			taken = append(taken, level, schema)
 			kept := []client.Object{
 				&authv1beta1.ResourceSlice{ObjectMeta: named("rome", own)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("rome", own)},
 				authentication.ClusterRoleBinding("oslo"), &authv1beta1.Renew{ObjectMeta: named("rome", own)}, access, others,
 			}
+			level, schema = authentication.Isolation("oslo")
+			kept = append(kept, level, schema)
 			deleted := tc.deleted.DeepCopy()
 			deleted.UID = "deleted"
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(home, deleted).WithObjects(tc.others...).WithObjects(taken...).WithObjects(kept...).Build()
+			c := fake.NewClientBuilder().WithScheme(withdrawalScheme(t)).WithObjects(home, deleted).WithObjects(tc.others...).WithObjects(taken...).WithObjects(kept...).Build()
 			require.NoError(t, c.Delete(t.Context(), deleted))
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(deleted), deleted))
 			r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
