@@ -2,12 +2,14 @@ package chart_test
 
 import (
 	"maps"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,13 +89,18 @@ func (p *provider) runManager(t *testing.T) {
 // as returns a client with a certificate of the identity, as a consumer has it.
 func (p *provider) as(t *testing.T, identity authentication.Subject) client.Client {
 	t.Helper()
+	c, err := client.New(p.configOf(t, identity), client.Options{Scheme: p.scheme})
+	require.NoError(t, err)
+	return c
+}
+
+func (p *provider) configOf(t *testing.T, identity authentication.Subject) *rest.Config {
+	t.Helper()
 	certificate, key, err := p.cluster.IssueClientCert(identity.User, []string{identity.Group})
 	require.NoError(t, err)
 	config := rest.AnonymousClientConfig(p.cluster.RESTConfig())
 	config.CertData, config.KeyData = certificate, key
-	c, err := client.New(config, client.Options{Scheme: p.scheme})
-	require.NoError(t, err)
-	return c
+	return config
 }
 
 // replicatedMap is a NamespaceMap as a consumer's replicator creates it.
@@ -138,7 +145,8 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	other := p.as(t, oslo.Slice("milan"))
 
 	// rome claims to be oslo, and asks for names that are not its own.
-	require.NoError(t, control.Create(t.Context(), replicatedMap("rome", "oslo", map[string]string{
+	require.ErrorContains(t, control.Create(t.Context(), replicatedMap("rome", "oslo", map[string]string{"shop": "shop-rome"})), "a peer may write copies of its own objects only")
+	require.NoError(t, control.Create(t.Context(), replicatedMap("rome", "rome", map[string]string{
 		"shop": "shop-rome", "a": "kube-dns", "b": "liqo-tenant-paris", "c": "bank-oslo", "d": "longshore", "e": "liqo-tenant-oslo",
 	})))
 	require.NoError(t, p.as(t, oslo.ControlPlane()).Create(t.Context(), replicatedMap("oslo", "oslo", map[string]string{"shop": "shop-oslo"})))
@@ -156,6 +164,7 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	}, established, poll, "rome is let into its namespace")
 
 	t.Run("it does what RBAC allows and nothing else", func(t *testing.T) { testTenantRights(t, control, kubelet, other) })
+	t.Run("its requests take no turn of others", p.testPriorityLevels)
 	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
 	t.Run("it keeps no pod of a ShadowPod that it deletes", func(t *testing.T) { p.testOrphans(t, kubelet) })
 	t.Run("it writes only what is its own", func(t *testing.T) { p.testOwnership(t, control, kubelet) })
@@ -167,6 +176,42 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Run("a slice that arrives after a cordon is cordoned", func(t *testing.T) { p.testCordonedArrival(t, control) })
 	t.Run("what it has ends with its Tenant", func(t *testing.T) { p.testWithdrawal(t, control, kubelet) })
 	t.Run("its certificates give no right while its Tenant is drained", func(t *testing.T) { p.testDrained(t, control, kubelet) })
+}
+
+// testPriorityLevels asks the API server to which priority levels it assigns requests.
+func (p *provider) testPriorityLevels(t *testing.T) {
+	rome, oslo := manual.Pair{Consumer: "rome", Provider: "milan"}, manual.Pair{Consumer: "oslo", Provider: "milan"}
+	manager := rest.CopyConfig(p.cluster.RESTConfig())
+	manager.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:longshore:longshore-manager",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:longshore", "system:authenticated"},
+	}
+	for name, test := range map[string]struct {
+		config *rest.Config
+		level  string
+	}{
+		"its control plane":                {p.configOf(t, rome.ControlPlane()), "longshore-consumer-rome"},
+		"its virtual kubelets":             {p.configOf(t, rome.Slice("milan")), "longshore-consumer-rome"},
+		"those of another slice":           {p.configOf(t, rome.Slice("other")), "longshore-consumer-rome"},
+		"virtual kubelets of another peer": {p.configOf(t, oslo.Slice("milan")), "longshore-consumer-oslo"},
+		"the manager":                      {manager, "workload-low"},
+		"a user of the provider":           {p.configOf(t, authentication.Subject{User: "alice", Group: "developers"}), "global-default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			level := &flowcontrolv1.PriorityLevelConfiguration{}
+			require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Name: test.level}, level))
+			c, err := rest.HTTPClientFor(test.config)
+			require.NoError(t, err)
+			planetest.Until(t, func(t planetest.T) bool {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.config.Host+"/api/v1/namespaces/shop-rome/pods", http.NoBody)
+				require.NoError(t, err)
+				response, err := c.Do(request)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				return response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID) == string(level.UID)
+			}, established, poll, test.level)
+		})
+	}
 }
 
 // testOrphans lets a consumer delete ShadowPods so that the garbage collector keeps their pods.

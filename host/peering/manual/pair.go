@@ -42,13 +42,15 @@ func (p Pair) Slice(name string) authentication.Subject {
 	return authentication.SliceSubject(p.Consumer, name)
 }
 
-// ProviderObjects returns the objects that belong into the provider: the tenant namespace and
-// the bindings of both subjects.
+// ProviderObjects returns the objects that belong into the provider: the tenant namespace, the
+// bindings of both subjects, and the priority level of their requests.
 func (p Pair) ProviderObjects() []client.Object {
+	level, schema := authentication.Isolation(p.Consumer)
 	return []client.Object{
 		authentication.TenantNamespace(p.Consumer),
 		authentication.RoleBinding(p.ProviderTenant(), p.Consumer),
 		authentication.ClusterRoleBinding(p.Consumer),
+		level, schema,
 	}
 }
 

@@ -17,7 +17,7 @@ var pair = manual.Pair{Consumer: "rome", Provider: "milan"}
 // TestProviderObjects compares with the literals that Liqo uses.
 func TestProviderObjects(t *testing.T) {
 	objects := pair.ProviderObjects()
-	require.Len(t, objects, 3)
+	require.Len(t, objects, 5)
 	assert.Equal(t, "liqo-tenant-rome", objects[0].GetName())
 	binding, ok := objects[1].(*rbacv1.RoleBinding)
 	require.True(t, ok)
@@ -27,6 +27,8 @@ func TestProviderObjects(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, "liqo-binding-liqo-virtual-kubelet-remote-clusterwide-rome", clusterWide.Name)
 	assert.Equal(t, []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "rome"}}, clusterWide.Subjects)
+	assert.Equal(t, "longshore-consumer-rome", objects[3].GetName())
+	assert.Equal(t, "longshore-consumer-rome", objects[4].GetName())
 }
 
 func TestConsumerObjects(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,29 @@ func (r *Reconciler) bindVirtualKubelets(ctx context.Context, tenant *authv1beta
 	have := &rbacv1.ClusterRoleBinding{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	return r.bind(ctx, want, have, err, have.RoleRef == want.RoleRef && equality.Semantic.DeepEqual(have.Subjects, want.Subjects))
+}
+
+// isolate keeps the priority level of the consumer's requests. An administrator may give it other shares.
+//
+// +kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas;prioritylevelconfigurations,verbs=get;list;watch;create;delete
+func (r *Reconciler) isolate(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	level, schema := authentication.Isolation(tenant.Spec.ClusterID)
+	haveLevel, haveSchema := &flowcontrolv1.PriorityLevelConfiguration{}, &flowcontrolv1.FlowSchema{}
+	return errors.Join(
+		r.bind(ctx, level, haveLevel, r.Client.Get(ctx, client.ObjectKeyFromObject(level), haveLevel), true),
+		r.bind(ctx, schema, haveSchema, r.Client.Get(ctx, client.ObjectKeyFromObject(schema), haveSchema), true),
+	)
+}
+
+// endIsolation removes it; no garbage collector does.
+func (r *Reconciler) endIsolation(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	level, schema := authentication.Isolation(tenant.Spec.ClusterID)
+	for _, object := range []client.Object{schema, level} {
+		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %s %q: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // bind creates a binding, or replaces one that differs; err is that of reading it.

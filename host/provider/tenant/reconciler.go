@@ -11,6 +11,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,6 +78,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&authv1beta1.Tenant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&rbacv1.RoleBinding{}).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
+		Watches(&flowcontrolv1.FlowSchema{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
+		Watches(&flowcontrolv1.PriorityLevelConfiguration{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
 		Watches(&corev1.Secret{}, ofNamespace, hasLabel(authentication.NonceLabel)).
 		Watches(&corev1.ResourceQuota{}, ofNamespace, builder.WithPredicates(limitsChange())).
 		Watches(&authv1beta1.Renew{}, ofNamespace, ofConsumer).
@@ -153,7 +156,7 @@ func (r *Reconciler) decide(ctx context.Context, tenant *authv1beta1.Tenant) (ct
 		return ctrl.Result{RequeueAfter: retry.Max}, r.refuse(ctx, tenant, refused)
 	}
 	if toleratesNoHandshake(tenant) {
-		if err := r.bindVirtualKubelets(ctx, tenant); err != nil {
+		if err := errors.Join(r.isolate(ctx, tenant), r.bindVirtualKubelets(ctx, tenant)); err != nil {
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{}, r.accept(ctx, tenant, nil, reasonTolerated, "The administrator waived the handshake; no credentials are issued.")
@@ -187,7 +190,7 @@ func (r *Reconciler) authenticate(ctx context.Context, tenant *authv1beta1.Tenan
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := errors.Join(r.bindControlPlane(ctx, tenant), r.bindVirtualKubelets(ctx, tenant)); err != nil {
+	if err := errors.Join(r.isolate(ctx, tenant), r.bindControlPlane(ctx, tenant), r.bindVirtualKubelets(ctx, tenant)); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.accept(ctx, tenant, params, reasonReady, "The consumer has its credentials and its rights in the tenant namespace."); err != nil {
@@ -339,7 +342,7 @@ func (r *Reconciler) drain(ctx context.Context, tenant *authv1beta1.Tenant) erro
 // rights first, so that it cannot create them again, and so that finalizers keep nothing but objects. What
 // is not this cluster's own request to the consumer belongs to the consumer, whatever labels it has.
 func (r *Reconciler) takeBack(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	if err := errors.Join(r.unbindVirtualKubelets(ctx, tenant), r.unbindControlPlane(ctx, tenant), r.unbindNamespaces(ctx, tenant)); err != nil {
+	if err := errors.Join(r.unbindVirtualKubelets(ctx, tenant), r.unbindControlPlane(ctx, tenant), r.unbindNamespaces(ctx, tenant), r.endIsolation(ctx, tenant)); err != nil {
 		return err
 	}
 	granted, maps, renews := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}

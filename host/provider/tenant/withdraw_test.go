@@ -21,6 +21,17 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
+func withdrawalScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme,
+	} {
+		require.NoError(t, add(scheme))
+	}
+	return scheme
+}
+
 // TestWhatADeletedTenantTakesBack holds S9 of the wire: certificates cannot be revoked, so what
 // they give rights on must go.
 func TestWhatADeletedTenantTakesBack(t *testing.T) {
@@ -70,10 +81,14 @@ func TestWhatADeletedTenantTakesBack(t *testing.T) {
 				&authv1beta1.ResourceSlice{ObjectMeta: named("milan", copied)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("milan", copied)},
 				authentication.RoleBinding(namespace, "rome"), authentication.ClusterRoleBinding("rome"),
 			}
+			level, schema := authentication.Isolation("rome")
+			taken = append(taken, level, schema)
 			kept := []client.Object{
 				&authv1beta1.ResourceSlice{ObjectMeta: named("rome", own)}, &offloadingv1beta1.NamespaceMap{ObjectMeta: named("rome", own)},
 				authentication.ClusterRoleBinding("oslo"), &authv1beta1.Renew{ObjectMeta: named("rome", own)}, access, others,
 			}
+			level, schema = authentication.Isolation("oslo")
+			kept = append(kept, level, schema)
 			deleted := tc.deleted.DeepCopy()
 			deleted.UID = "deleted"
 			c := fakeclient.Builder(home, deleted).WithObjects(tc.others...).WithObjects(taken...).WithObjects(kept...).Build()
