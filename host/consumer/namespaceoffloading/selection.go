@@ -81,7 +81,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 		}
 		required++
 		switch {
-		case current.IsEnding(), current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
+		case current.IsEnding(), current.Phase == offloadingv1beta1.MappingCreationLoopBackOff, isAnother(nm, nso.Namespace):
 			failed++
 		case current.Phase == offloadingv1beta1.MappingAccepted:
 			ready++
@@ -140,6 +140,10 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 	if current, known := nm.Status.CurrentMapping[namespace]; known {
 		c.Reason = string(current.Phase)
 		switch {
+		case isAnother(nm, namespace):
+			c.Reason = "AnotherNamespace"
+			c.Message = fmt.Sprintf("Cluster %s reports namespace %q instead of %q, to which nothing is sent. Ask its administrator to correct that.",
+				nm.Name, events.Cut(current.RemoteNamespace, maxName), nm.Spec.DesiredMapping[namespace])
 		case current.IsEnding():
 			c.Reason = offloadingv1beta1.RemoteNamespaceTerminatingReason
 			c.Message = fmt.Sprintf("Cluster %s deletes namespace %q, and all pods in it, although it is requested. It says: %s",
@@ -155,6 +159,13 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 	return keepTime(c, previous, now)
 }
 
+// isAnother reports whether a provider has another namespace for one of this cluster than is asked for.
+func isAnother(nm *offloadingv1beta1.NamespaceMap, namespace string) bool {
+	desired := nm.Spec.DesiredMapping[namespace]
+	current, known := nm.Status.CurrentMapping[namespace]
+	return known && desired != "" && current.RemoteNamespace != desired
+}
+
 // terminatingMessage says what a remote namespace that is being deleted waits for, as far as its provider says.
 func terminatingMessage(current *offloadingv1beta1.RemoteNamespaceStatus, cluster string) string {
 	message := "The remote namespace is being deleted."
@@ -167,6 +178,9 @@ func terminatingMessage(current *offloadingv1beta1.RemoteNamespaceStatus, cluste
 
 // maxMessage bounds a message of the provider in a condition, in bytes.
 const maxMessage = 1024
+
+// maxName bounds the name of a namespace that the provider reports, in bytes.
+const maxName = 253
 
 // failureMessage returns why the remote namespace was not created and who can correct that.
 func failureMessage(nm *offloadingv1beta1.NamespaceMap, namespace string) string {

@@ -125,6 +125,11 @@ func TestStatus(t *testing.T) {
 		m.Status.CurrentMapping["shop"] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted, Message: "is being deleted"}
 		return m
 	}
+	elsewhere := func(name string) *offloadingv1beta1.NamespaceMap {
+		m := nm(name, true, offloadingv1beta1.MappingAccepted)
+		m.Status.CurrentMapping["shop"] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "kube-system", Phase: offloadingv1beta1.MappingAccepted}
+		return m
+	}
 	const accepted, failed = offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff
 	cases := map[string]struct {
 		maps     []*offloadingv1beta1.NamespaceMap
@@ -141,6 +146,7 @@ func TestStatus(t *testing.T) {
 		"one of two failed":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
 		"the provider deletes it":         {maps: []*offloadingv1beta1.NamespaceMap{ending("milan")}, want: "AllFailed", entries: 1},
 		"one of two is deleted":           {maps: []*offloadingv1beta1.NamespaceMap{ending("milan"), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
+		"another namespace than is asked": {maps: []*offloadingv1beta1.NamespaceMap{elsewhere("milan")}, want: "AllFailed", entries: 1},
 		"selected, no NamespaceMap yet":   {missing: []string{"milan"}, want: "InProgress", entries: 1},
 		"one accepted, one not there yet": {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, missing: []string{"oslo"}, want: "InProgress", entries: 2},
 		"deleting, still mapped":          {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "Terminating")}, deleting: true, want: "Terminating", entries: 1},
@@ -166,6 +172,15 @@ func TestStatus(t *testing.T) {
 			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, tc.missing, nil, later), "an unchanged condition keeps its time")
 		})
 	}
+}
+
+func TestReadyConditionOfAnotherNamespace(t *testing.T) {
+	nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}}}
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "kube-system", Phase: offloadingv1beta1.MappingAccepted}}
+	c := readyCondition(nm, "shop", nil, metav1.Now())
+	assert.Equal(t, corev1.ConditionFalse, c.Status)
+	assert.Equal(t, "AnotherNamespace", c.Reason)
+	assert.Contains(t, c.Message, `reports namespace "kube-system" instead of "shop-rome"`)
 }
 
 func TestReadyConditionOfANamespaceThatTheProviderDeletes(t *testing.T) {

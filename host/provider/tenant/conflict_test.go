@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -44,13 +43,6 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 		"a binding made by hand":         {&rbacv1.RoleBinding{ObjectMeta: named(nil), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote"}, Subjects: subjects("Group", "rome")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-<<<<<<< HEAD
-=======
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme} {
-				require.NoError(t, add(scheme))
-			}
->>>>>>> fair
 			tenant := &authv1beta1.Tenant{
 				ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "liqo-tenant-rome"},
 				Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
@@ -77,13 +69,6 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 
 // The namespace of a peering without longshorectl may get its labels after the Tenant.
 func TestATenantOutsideOfItsNamespaceIsTriedAgain(t *testing.T) {
-<<<<<<< HEAD
-=======
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
->>>>>>> fair
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "liqo-tenant-rome"},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},

@@ -7,19 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 )
 
 func TestEachConsumerHasAPriorityLevel(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, flowcontrolv1.AddToScheme(scheme))
-	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	c := fakeclient.Builder().Build()
 	r := &Reconciler{Client: c}
 	for _, consumer := range []liqocorev1beta1.ClusterID{"rome", "oslo", "rome"} {
 		require.NoError(t, r.isolate(t.Context(), &authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{ClusterID: consumer}}))

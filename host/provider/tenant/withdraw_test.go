@@ -21,17 +21,6 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-func withdrawalScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, flowcontrolv1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme,
-	} {
-		require.NoError(t, add(scheme))
-	}
-	return scheme
-}
-
 // TestWhatADeletedTenantTakesBack holds S9 of the wire: certificates cannot be revoked, so what
 // they give rights on must go.
 func TestWhatADeletedTenantTakesBack(t *testing.T) {
