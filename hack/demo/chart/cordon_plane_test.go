@@ -33,7 +33,7 @@ func (p *provider) testCordonedArrival(t *testing.T, control client.Client) {
 	arrive := func(name string) *authv1beta1.ResourceSlice {
 		slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "liqo-tenant-rome", Name: name,
-			Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome"},
+			Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome"},
 		}}
 		require.NoError(t, control.Create(t.Context(), slice))
 		return slice
@@ -63,7 +63,7 @@ func (p *provider) testCordon(t *testing.T, control client.Client) {
 	t.Helper()
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "liqo-tenant-rome", Name: "cordoned",
-		Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome"},
+		Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome"},
 	}}
 	require.NoError(t, control.Create(t.Context(), slice))
 	for _, key := range []string{authv1beta1.CordonAnnotation, authv1beta1.CordonTenantAnnotation} {
@@ -95,7 +95,7 @@ func (p *provider) testCordon(t *testing.T, control client.Client) {
 			} {
 				// The API server takes a moment to learn of the policy.
 				planetest.Until(t, func(t planetest.T) bool {
-					require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},"labels":{"liqo.io/replicated":"true","liqo.io/originID":"rome"}}}`, key, value)))
+					require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},"labels":{"liqo.io/replicated":"true","liqo.io/originID":"rome","liqo.io/remote-cluster-id":"rome"}}}`, key, value)))
 					err := patch(t, control, attempt)
 					return isOfOthers(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
 				}, established, poll, attempt)

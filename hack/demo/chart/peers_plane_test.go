@@ -143,7 +143,7 @@ func (p *provider) testRequestsOfTheProvider(t *testing.T, control client.Client
 		for what, patch := range map[string]client.Patch{
 			"the spec":       client.RawPatch(types.MergePatchType, []byte(`{"spec":{"desiredMapping":{"bank":"bank-milan"},"class":"other"}}`)),
 			"the labels":     metadataPatch(t, "labels", map[string]any{liqocorev1beta1.ReplicationLabel: nil}),
-			"to a copy":      metadataPatch(t, "labels", map[string]any{liqocorev1beta1.ReplicationLabel: "false", liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteIDLabel: "milan"}),
+			"to a copy":      metadataPatch(t, "labels", map[string]any{liqocorev1beta1.ReplicationLabel: "false", liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome", liqocorev1beta1.RemoteIDLabel: "milan"}),
 			"the finalizers": metadataPatch(t, "finalizers", nil),
 		} {
 			err := control.Patch(t.Context(), copyOf(request), patch)

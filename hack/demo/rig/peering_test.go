@@ -99,7 +99,7 @@ func maliciousConsumer(t *testing.T, r *rig.Rig) {
 	} {
 		forged := &authv1beta1.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: "forged", Namespace: tenantInMilan, Labels: map[string]string{
-				liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: string(tc.consumer),
+				liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome",
 			}},
 			Spec: authv1beta1.ResourceSliceSpec{ConsumerClusterID: ptr.To(tc.consumer), CSR: romeRequest(t, r, tc.subject)},
 		}
