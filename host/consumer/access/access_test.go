@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,11 +18,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 // pods are the pods on virtual nodes, by node.
@@ -130,7 +134,7 @@ func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Clie
 	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(o.existing(), more...)...).WithStatusSubresource(&corev1.Pod{}).Build()
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(o.existing(), more...)...).WithStatusSubresource(&corev1.Pod{}).WithInterceptorFuncs(interceptor.Funcs{Delete: releaseEnded}).Build()
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Pods: p, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	_, err = r.Reconcile(t.Context(), request("shop"))
@@ -142,6 +146,20 @@ func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Clie
 	}
 	assert.True(t, p.followed["milan-1"])
 	return c, recorded
+}
+
+// releaseEnded deletes objects as an API server whose controller of Jobs releases pods that have ended.
+func releaseEnded(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+	if pod, isPod := object.(*corev1.Pod); isPod {
+		current := &corev1.Pod{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), current); err != nil {
+			return err
+		}
+		if podend.IsTerminal(current.Status.Phase) && controllerutil.RemoveFinalizer(current, batchv1.JobTrackingFinalizer) {
+			return c.Update(ctx, current)
+		}
+	}
+	return c.Delete(ctx, object, options...)
 }
 
 func granted(ctx context.Context, t *testing.T, c client.Client, o *objects) bool {
@@ -298,7 +316,9 @@ func TestPodsInANamespaceWithoutAccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.pod.Finalizers = nil
 			stored := tc.pod.DeepCopy()
-			stored.DeletionTimestamp = nil // The fake client ends at once what it deletes.
+			if stored.DeletionTimestamp != nil {
+				stored.Finalizers = []string{batchv1.JobTrackingFinalizer}
+			}
 			c, recorded := pass(t, cluster(tc.alter), on("milan-1", tc.pod), stored)
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored)
 			if tc.gone {

@@ -66,7 +66,7 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	}
 	keepTerminatedContainers(status, in)
 	fit(status, &in.Local.Spec)
-	keepLocalGates(status, in)
+	keepLocalConditions(status, in)
 	translatePodGenerations(status, in)
 	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {
 		forceNotReady(status, &in.Local.Status, in.Now)
@@ -74,18 +74,22 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	return status
 }
 
-// keepLocalGates replaces the conditions of gates that the consumer has set by those of the local
-// pod.
-func keepLocalGates(status *corev1.PodStatus, in PodStatusInput) {
-	for i := range in.LocalGates {
-		own, theirs := podCondition(&in.Local.Status, in.LocalGates[i].Type), podCondition(status, in.LocalGates[i].Type)
+// keepLocalConditions replaces the conditions that the consumer has set by those of the local pod: of gates and,
+// while the local pod is deleted, why it is. A Job reads that.
+func keepLocalConditions(status *corev1.PodStatus, in PodStatusInput) {
+	kept := in.LocalGates
+	if disruption := podCondition(&in.Local.Status, corev1.DisruptionTarget); in.Local.DeletionTimestamp != nil && disruption != nil {
+		kept = append(slices.Clone(kept), *disruption)
+	}
+	for i := range kept {
+		own, theirs := podCondition(&in.Local.Status, kept[i].Type), podCondition(status, kept[i].Type)
 		switch {
 		case own != nil && theirs != nil:
 			*theirs = *own.DeepCopy()
 		case own != nil:
 			status.Conditions = append(status.Conditions, *own.DeepCopy())
 		case theirs != nil:
-			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == in.LocalGates[i].Type })
+			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kept[i].Type })
 		}
 	}
 }
@@ -204,8 +208,8 @@ func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, m
 	status.Phase, status.Reason, status.Message = phase, reason, message
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
-		// A condition of another controller is its own, unless the pod has ended.
-		if condition.Status != corev1.ConditionTrue || !podend.IsTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
+		// A condition of another controller is its own, unless the pod has ended. Why it was ended stays true.
+		if condition.Status != corev1.ConditionTrue || condition.Type == corev1.DisruptionTarget || !podend.IsTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
 			continue
 		}
 		condition.Status = corev1.ConditionFalse

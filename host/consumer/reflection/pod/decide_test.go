@@ -48,8 +48,11 @@ var decideTests = map[string]struct {
 	"only the remote pod is left": {
 		pod: remotePod(), want: "keep LocalPodGone",
 	},
+	"terminating after its end": {
+		local: localPod(deleting, phase(corev1.PodSucceeded)), want: "delete local pod",
+	},
 	"terminating and nothing remote": {
-		local: localPod(deleting), want: "delete local pod",
+		local: localPod(deleting), want: "status Failed, delete local pod",
 	},
 	"terminating": {
 		local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete ShadowPod, status Running",
@@ -322,7 +325,7 @@ func TestFallback(t *testing.T) {
 		local *corev1.Pod
 		want  string
 	}{
-		"terminating":          {local: localPod(deleting), want: "delete local pod"},
+		"terminating":          {local: localPod(deleting), want: "status Failed, delete local pod"},
 		"finished":             {local: localPod(phase(corev1.PodSucceeded)), want: "keep PodFinished"},
 		"never ran":            {local: localPod(), want: "status Pending OffloadingBackOff, event ReflectionDisabled"},
 		"of a DaemonSet":       {local: localPod(ofDaemonSet), want: "status Pending DaemonSetNotOffloaded, event ReflectionDisabled"},
