@@ -285,6 +285,34 @@ func TestADeletedBindingIsReleasedAndCreatedAgain(t *testing.T) {
 	assert.False(t, granted(t.Context(), t, c, o), "the event of its end creates it again")
 }
 
+// Another controller adds its finalizer, which the cache does not have yet.
+func TestFinalizersOfOthersStay(t *testing.T) {
+	o := cluster(func(o *objects) { o.granted(); o.offloading = nil })
+	s, err := scheme.New()
+	require.NoError(t, err)
+	stored := fake.NewClientBuilder().WithScheme(s).WithObjects(o.existing()...).Build()
+	stale := interceptor.NewClient(stored, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			if bindings, ok := list.(*rbacv1.RoleBindingList); ok && len(bindings.Items) == 1 {
+				other := bindings.Items[0].DeepCopy()
+				if controllerutil.AddFinalizer(other, "example.com/audit") {
+					require.NoError(t, c.Update(ctx, other))
+				}
+			}
+			return err
+		},
+	})
+	r := &Reconciler{Client: stale, APIReader: stale, Events: events.NewFakeRecorder(10), Pods: on("milan-1"), Clock: testclock.NewFakePassiveClock(time.Now())}
+	_, err = r.Reconcile(t.Context(), request("shop"))
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	_, err = r.Reconcile(t.Context(), request("shop"))
+	require.NoError(t, err)
+	require.NoError(t, stored.Get(t.Context(), client.ObjectKeyFromObject(o.binding), o.binding))
+	assert.Equal(t, []string{"example.com/audit"}, o.binding.Finalizers)
+	assert.False(t, o.binding.DeletionTimestamp.IsZero())
+}
+
 func TestAnUnmanagedBindingIsReported(t *testing.T) {
 	o := cluster(nil)
 	other := virtualkubelet.NamespaceBinding(o.virtualNode, "shop")
