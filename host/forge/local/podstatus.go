@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,22 +127,20 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	if len(status.PodIPs) == 0 && status.PodIP != "" {
 		status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 	}
-	if in.MapIP != nil {
-		for i := range status.PodIPs {
-			status.PodIPs[i].IP = in.MapIP(status.PodIPs[i].IP)
+	// The API server refuses a status with two addresses of one family, also if one of IPv4 is written as IPv6.
+	var reachable []corev1.PodIP
+	hasFamily := map[bool]bool{}
+	for _, ip := range status.PodIPs {
+		address := canonical(ip.IP)
+		if in.MapIP != nil && address.IsValid() {
+			address = canonical(in.MapIP(address.String()))
+		}
+		if isEndpoint(address) && !hasFamily[address.Is4()] {
+			hasFamily[address.Is4()] = true
+			reachable = append(reachable, corev1.PodIP{IP: address.String()})
 		}
 	}
-	// A pod has one address of each family at most.
-	has4, has6 := false, false
-	status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool {
-		family := &has6
-		if !strings.Contains(ip.IP, ":") {
-			family = &has4
-		}
-		isFurther := *family
-		*family = isFurther || isEndpoint(ip.IP)
-		return isFurther || !isEndpoint(ip.IP)
-	})
+	status.PodIPs = reachable
 	if len(status.PodIPs) == 0 {
 		status.PodIP, status.PodIPs = "", nil
 		return
@@ -151,16 +148,20 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	status.PodIP = status.PodIPs[0].IP
 }
 
+// canonical returns an address in the form that the API server has for it, the zero value if it is none.
+func canonical(text string) netip.Addr {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap()
+}
+
 // isEndpoint reports whether the API server accepts an address in an EndpointSlice. It refuses the
 // whole slice for one that it does not accept, so that a provider could stop the Services of its
 // consumer with the address of one pod.
-func isEndpoint(address string) bool {
-	ip, err := netip.ParseAddr(address)
-	if err != nil || ip.Zone() != "" {
-		return false
-	}
-	ip = ip.Unmap()
-	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
+func isEndpoint(ip netip.Addr) bool {
+	return ip.IsValid() && ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
 }
 
 // forceNotReady removes the pod from its Services while its state is unknown. The transition
