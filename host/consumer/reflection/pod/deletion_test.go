@@ -189,7 +189,7 @@ var deletionTests = map[string]steps{
 		{local: localPod(ownPeriod(60)), shadow: shadowPod(), pod: remoteWithMinute(running), want: "status Running, keep MetadataUpToDate"},
 		{local: localPod(uid("local-2")), shadow: shadowPod(), pod: remoteWithMinute(), want: "delete ShadowPod, delete pod within 1s, keep StaleShadowPod"},
 		{local: localPod(uid("local-2")), pod: remoteWithMinute(deletedWith(1)), want: "wait StaleRemotePod"},
-		{local: localPod(uid("local-2")), want: "create, wait StatusForLabel"},
+		{local: localPod(uid("local-2")), want: "first serviceaccount, create, wait StatusForLabel"},
 	},
 	"the remote pod appears after the deletion of the ShadowPod": {
 		{local: terminating(5), shadow: shadowPod(), want: "delete ShadowPod, keep NoRemotePod"},

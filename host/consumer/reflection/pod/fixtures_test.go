@@ -210,6 +210,8 @@ func summary(actions []engine.Action) string {
 	var out []string
 	for _, action := range actions {
 		switch a := action.(type) {
+		case engine.DecideFirst:
+			out = append(out, "first "+a.Resource)
 		case engine.Create:
 			out = append(out, "create")
 		case engine.PatchLocal:
