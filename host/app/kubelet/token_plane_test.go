@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -67,6 +69,36 @@ func (r *rig) grantTokens() {
 	}, soon, tick, "the role of offloaded namespaces has the rule")
 }
 
+// watchOrder returns a function that returns in which order the Secret and the ShadowPod of a pod were created.
+func (r *rig) watchOrder() func(pod string) []string {
+	r.t.Helper()
+	config := rest.CopyConfig(r.provider.RESTConfig())
+	milan, err := client.NewWithWatch(config, client.Options{Scheme: r.milan.Scheme()})
+	require.NoError(r.t, err)
+	secrets := planetest.Watch(r.t, milan, &corev1.Secret{}, &corev1.SecretList{}, client.InNamespace("shop-rome"))
+	shadows := planetest.Watch(r.t, milan, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.ShadowPodList{}, client.InNamespace("shop-rome"))
+	return func(pod string) []string {
+		created := func(events <-chan watch.Event, name string) int {
+			for {
+				select {
+				case event := <-events:
+					if object, ok := event.Object.(client.Object); ok && event.Type == watch.Added && object.GetName() == name {
+						version, err := strconv.Atoi(object.GetResourceVersion())
+						require.NoError(r.t, err)
+						return version
+					}
+				case <-r.t.Context().Done():
+					return 0
+				}
+			}
+		}
+		if created(secrets, pod+"-token") < created(shadows, pod) {
+			return []string{"Secret", "ShadowPod"}
+		}
+		return []string{"ShadowPod", "Secret"}
+	}
+}
+
 // Remote pods reach the consumer's API server with tokens of their own service account, which
 // are renewed and withdrawn.
 func TestTokensOfRemotePods(t *testing.T) {
@@ -85,6 +117,7 @@ func TestTokensOfRemotePods(t *testing.T) {
 	require.NoError(t, err)
 	r.runKubelet(options)
 
+	order := r.watchOrder()
 	pod := podWithToken("web", nil)
 	r.create(r.rome, podWithToken("declines", map[string]string{offloadingv1beta1.APIServerSupportAnnotation: "disabled"}), pod)
 	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: "shop-rome", Name: "web-token"}
@@ -105,10 +138,16 @@ func TestTokensOfRemotePods(t *testing.T) {
 	assert.Equal(t, string(pod.UID), secret.Annotations[remote.TokenPodUIDKey])
 
 	remotePod := &corev1.Pod{}
-	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "web"}, remotePod))
+	planetest.Until(t, func(t planetest.T) bool {
+		err := r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "web"}, remotePod)
+		require.NoError(t, client.IgnoreNotFound(err))
+		return err == nil
+	}, soon, tick, "the remote pod follows")
 	assert.Equal(t, "web-token", remotePod.Spec.Volumes[0].Projected.Sources[0].Secret.Name)
 	assert.Contains(t, remotePod.Spec.Containers[0].Env, corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: options.HomeAPIServerHost})
 	assert.NotEqual(t, "reader", remotePod.Spec.ServiceAccountName)
+
+	assert.Equal(t, []string{"Secret", "ShadowPod"}, order("web"), "the remote kubelet finds the tokens")
 
 	// The end of their life is near.
 	first, uid := secret.Data[tokenKey], secret.UID

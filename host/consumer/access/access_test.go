@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,11 +17,14 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -127,7 +131,7 @@ func selecting(label string) corev1.NodeSelector {
 // pass makes one reconcile of namespace shop and returns the client and the events.
 func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Client, []string) {
 	t.Helper()
-	c := fakeclient.Builder(append(o.existing(), more...)...).Build()
+	c := fakeclient.Builder(append(o.existing(), more...)...).WithStatusSubresource(&corev1.Pod{}).WithInterceptorFuncs(interceptor.Funcs{Delete: releaseEnded}).Build()
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Pods: p, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	_, err := r.Reconcile(t.Context(), request("shop"))
@@ -139,6 +143,20 @@ func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Clie
 	}
 	assert.True(t, p.followed["milan-1"])
 	return c, recorded
+}
+
+// releaseEnded deletes objects as an API server whose controller of Jobs releases pods that have ended.
+func releaseEnded(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+	if pod, isPod := object.(*corev1.Pod); isPod {
+		current := &corev1.Pod{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), current); err != nil {
+			return err
+		}
+		if podend.IsTerminal(current.Status.Phase) && controllerutil.RemoveFinalizer(current, batchv1.JobTrackingFinalizer) {
+			return c.Update(ctx, current)
+		}
+	}
+	return c.Delete(ctx, object, options...)
 }
 
 func granted(ctx context.Context, t *testing.T, c client.Client, o *objects) bool {
@@ -264,6 +282,34 @@ func TestADeletedBindingIsReleasedAndCreatedAgain(t *testing.T) {
 	assert.False(t, granted(t.Context(), t, c, o), "the event of its end creates it again")
 }
 
+// Another controller adds its finalizer, which the cache does not have yet.
+func TestFinalizersOfOthersStay(t *testing.T) {
+	o := cluster(func(o *objects) { o.granted(); o.offloading = nil })
+	s, err := scheme.New()
+	require.NoError(t, err)
+	stored := fake.NewClientBuilder().WithScheme(s).WithObjects(o.existing()...).Build()
+	stale := interceptor.NewClient(stored, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			if bindings, ok := list.(*rbacv1.RoleBindingList); ok && len(bindings.Items) == 1 {
+				other := bindings.Items[0].DeepCopy()
+				if controllerutil.AddFinalizer(other, "example.com/audit") {
+					require.NoError(t, c.Update(ctx, other))
+				}
+			}
+			return err
+		},
+	})
+	r := &Reconciler{Client: stale, APIReader: stale, Events: events.NewFakeRecorder(10), Pods: on("milan-1"), Clock: testclock.NewFakePassiveClock(time.Now())}
+	_, err = r.Reconcile(t.Context(), request("shop"))
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	_, err = r.Reconcile(t.Context(), request("shop"))
+	require.NoError(t, err)
+	require.NoError(t, stored.Get(t.Context(), client.ObjectKeyFromObject(o.binding), o.binding))
+	assert.Equal(t, []string{"example.com/audit"}, o.binding.Finalizers)
+	assert.False(t, o.binding.DeletionTimestamp.IsZero())
+}
+
 func TestAnUnmanagedBindingIsReported(t *testing.T) {
 	o := cluster(nil)
 	other := virtualkubelet.NamespaceBinding(o.virtualNode, "shop")
@@ -295,7 +341,9 @@ func TestPodsInANamespaceWithoutAccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.pod.Finalizers = nil
 			stored := tc.pod.DeepCopy()
-			stored.DeletionTimestamp = nil // The fake client ends at once what it deletes.
+			if stored.DeletionTimestamp != nil {
+				stored.Finalizers = []string{batchv1.JobTrackingFinalizer}
+			}
 			c, recorded := pass(t, cluster(tc.alter), on("milan-1", tc.pod), stored)
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored)
 			if tc.gone {

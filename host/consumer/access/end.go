@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 )
@@ -36,25 +37,34 @@ func (r *Reconciler) endPods(ctx context.Context, vn *offloadingv1beta1.VirtualN
 	return errors.Join(errs...)
 }
 
-// endPod deletes a terminating pod, which has no running containers.
-func (r *Reconciler) endPod(ctx context.Context, pod *metav1.PartialObjectMetadata) error {
-	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
-	err := r.Client.Delete(ctx, object, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+// endPod ends a terminating pod, which has no running containers.
+func (r *Reconciler) endPod(ctx context.Context, cached *metav1.PartialObjectMetadata) error {
+	pod, err := r.read(ctx, cached)
+	if err != nil || pod == nil || pod.DeletionTimestamp == nil {
+		return err
 	}
-	return nil
+	return virtualnode.EndPod(ctx, r.Client, pod, r.Clock.Now())
 }
 
-// reject reports in a pod's status that its namespace is not offloaded.
-func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cached *metav1.PartialObjectMetadata) error {
+// read returns a pod whose metadata are cached, nil if it is gone.
+func (r *Reconciler) read(ctx context.Context, cached *metav1.PartialObjectMetadata) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: cached.Namespace, Name: cached.Name}, pod)
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), pod)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading pod %s/%s: %w", cached.Namespace, cached.Name, err)
+		return nil, fmt.Errorf("reading pod %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
-	if err != nil || pod.UID != cached.UID || pod.DeletionTimestamp != nil {
-		return nil // The cache is stale.
+	if err != nil || pod.UID != cached.UID {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// reject reports in a pod's status that its namespace is not offloaded. The event says the same, and is lost if the
+// manager stops after the status is written: nothing is done again for it.
+func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cached *metav1.PartialObjectMetadata) error {
+	pod, err := r.read(ctx, cached)
+	if err != nil || pod == nil || pod.DeletionTimestamp != nil {
+		return err // Without an error, the cache is stale.
 	}
 	before := pod.DeepCopy()
 	if !setRejectedStatus(pod, string(vn.Spec.ClusterID), r.Clock.Now()) || equality.Semantic.DeepEqual(before.Status, pod.Status) {

@@ -204,21 +204,20 @@ func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.
 	return nil // Otherwise the cache is stale.
 }
 
-// revoke deletes a RoleBinding, and removes its finalizer.
+// revoke removes the finalizer of a RoleBinding, beside those of others, and deletes it.
 func (r *Reconciler) revoke(ctx context.Context, binding *rbacv1.RoleBinding) error {
-	key := client.ObjectKeyFromObject(binding)
-	if binding.DeletionTimestamp.IsZero() {
-		uid := binding.UID
-		if err := r.Client.Delete(ctx, binding, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting RoleBinding %s: %w", key, err)
+	key, before := client.ObjectKeyFromObject(binding), binding.DeepCopy()
+	if controllerutil.RemoveFinalizer(binding, virtualkubelet.AccessFinalizer) {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, binding, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the finalizer of RoleBinding %s: %w", key, err)
 		}
 	}
-	before := binding.DeepCopy()
-	if !controllerutil.RemoveFinalizer(binding, virtualkubelet.AccessFinalizer) {
+	if !binding.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, binding, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the finalizer of RoleBinding %s: %w", key, err)
+	if err := r.Client.Delete(ctx, binding, client.Preconditions{UID: &before.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting RoleBinding %s: %w", key, err)
 	}
 	return nil
 }

@@ -169,6 +169,9 @@ func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runti
 	}
 }
 
+// refused is a label of pods that the provider never creates.
+const refused = "refused"
+
 // play plays the provider: a pod for every ShadowPod.
 func (r *rig) play(t *testing.T) {
 	t.Helper()
@@ -185,7 +188,9 @@ func (r *rig) play(t *testing.T) {
 				shadow, _ := event.Object.(*offloadingv1beta1.ShadowPod)
 				switch event.Type {
 				case watch.Added:
-					playing.Go(func() { r.make(ctx, shadow) })
+					if shadow.Labels[refused] == "" {
+						playing.Go(func() { r.make(ctx, shadow) })
+					}
 				case watch.Deleted:
 					r.end(ctx, shadow)
 				default: // A change asks for no pod.
@@ -278,6 +283,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("a namespace that is no longer offloaded ends its pods", func(t *testing.T) { r.unmap(t) })
 	t.Run("a provider that deletes the remote namespace ends no pod", func(t *testing.T) { r.endsNamespace(t) })
 	t.Run("deleted pods vanish on both sides", func(t *testing.T) { r.vanish(t) })
+	t.Run("a Job learns of a deleted pod that never started", func(t *testing.T) { r.countsFailure(t) })
 	t.Run("a provider that ends pods again and again has few made", func(t *testing.T) { r.ends(t) })
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,7 @@ func draining(names ...string) (*offloadingv1beta1.VirtualNode, []client.Object)
 	objects := append(peered(kubeconfig), nodeOf(virtualNode(nil)))
 	for _, name := range names {
 		objects = append(objects, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "mynode"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "mynode", Containers: []corev1.Container{{Name: "web"}}},
 		})
 	}
 	return deleted(virtualNode(nil)), objects
@@ -109,6 +110,11 @@ func TestADrainHonorsBudgetsWhenTheForeignClusterIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			vn, objects := draining("web")
+			for _, object := range objects {
+				if pod, isPod := object.(*corev1.Pod); isPod {
+					pod.Finalizers = []string{batchv1.JobTrackingFinalizer}
+				}
+			}
 			objects = slices.DeleteFunc(objects, func(object client.Object) bool {
 				_, ok := object.(*liqocorev1beta1.ForeignCluster)
 				return ok
@@ -120,8 +126,10 @@ func TestADrainHonorsBudgetsWhenTheForeignClusterIsDeleted(t *testing.T) {
 			require.NoError(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
 			_, err := r.Reconcile(t.Context(), current)
 			require.NoError(t, err)
-			err = r.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &corev1.Pod{})
-			assert.Equal(t, tc.deleted, apierrors.IsNotFound(err), "got %v", err)
+			pod := &corev1.Pod{}
+			require.NoError(t, r.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, pod))
+			assert.Equal(t, tc.deleted, !pod.DeletionTimestamp.IsZero())
+			assert.Equal(t, tc.deleted, pod.Status.Phase == corev1.PodFailed, "the Job releases it then")
 		})
 	}
 }

@@ -42,6 +42,7 @@ type drain struct {
 // declares nothing.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 func (d *drain) Reconcile(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	node := d.node
@@ -97,11 +98,7 @@ type rejection struct {
 // end any more.
 func (d *drain) evict(ctx context.Context, pod *corev1.Pod, force bool) (*rejection, error) {
 	if force {
-		grace := client.GracePeriodSeconds(0)
-		if err := client.IgnoreNotFound(d.Client.Delete(ctx, pod, grace, uidPrecondition(pod))); err != nil {
-			return nil, fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		return nil, nil
+		return nil, EndPod(ctx, d.Client, pod, d.Clock.Now())
 	}
 	if !pod.DeletionTimestamp.IsZero() {
 		return nil, nil

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,10 +48,11 @@ type PodStatusInput struct {
 	Now            time.Time
 }
 
-// PodStatus builds the status of a local pod: the whole remote status, within bounds,
-// with the addresses and restart counts of the consumer.
+// PodStatus builds the status of a local pod: the remote status, within bounds, of the containers
+// that the local pod has, with the addresses and restart counts of the consumer.
 func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	status := in.Remote.Status.DeepCopy()
+	injected := InjectedContainers(status, &in.Local.Spec)
 	boundStatus(status, in)
 	mapAddresses(status, in)
 	status.HostIP = in.NodeIP
@@ -65,8 +65,12 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 		status.ContainerStatuses[i].RestartCount = int32(min(max(count, 0), math.MaxInt32))
 	}
 	keepTerminatedContainers(status, in)
+	keepContainersOf(status, &in.Local.Spec) // An earlier version copied all.
+	if len(injected) > 0 {
+		followOwnContainers(status, in)
+	}
 	fit(status, &in.Local.Spec)
-	keepLocalGates(status, in)
+	keepLocalConditions(status, in)
 	translatePodGenerations(status, in)
 	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {
 		forceNotReady(status, &in.Local.Status, in.Now)
@@ -74,18 +78,22 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	return status
 }
 
-// keepLocalGates replaces the conditions of gates that the consumer has set by those of the local
-// pod.
-func keepLocalGates(status *corev1.PodStatus, in PodStatusInput) {
-	for i := range in.LocalGates {
-		own, theirs := podCondition(&in.Local.Status, in.LocalGates[i].Type), podCondition(status, in.LocalGates[i].Type)
+// keepLocalConditions replaces the conditions that the consumer has set by those of the local pod: of gates and,
+// while the local pod is deleted, why it is. A Job reads that.
+func keepLocalConditions(status *corev1.PodStatus, in PodStatusInput) {
+	kept := in.LocalGates
+	if disruption := podCondition(&in.Local.Status, corev1.DisruptionTarget); in.Local.DeletionTimestamp != nil && disruption != nil {
+		kept = append(slices.Clone(kept), *disruption)
+	}
+	for i := range kept {
+		own, theirs := podCondition(&in.Local.Status, kept[i].Type), podCondition(status, kept[i].Type)
 		switch {
 		case own != nil && theirs != nil:
 			*theirs = *own.DeepCopy()
 		case own != nil:
 			status.Conditions = append(status.Conditions, *own.DeepCopy())
 		case theirs != nil:
-			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == in.LocalGates[i].Type })
+			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kept[i].Type })
 		}
 	}
 }
@@ -124,22 +132,20 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	if len(status.PodIPs) == 0 && status.PodIP != "" {
 		status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 	}
-	if in.MapIP != nil {
-		for i := range status.PodIPs {
-			status.PodIPs[i].IP = in.MapIP(status.PodIPs[i].IP)
+	// The API server refuses a status with two addresses of one family, also if one of IPv4 is written as IPv6.
+	var reachable []corev1.PodIP
+	hasFamily := map[bool]bool{}
+	for _, ip := range status.PodIPs {
+		address := canonical(ip.IP)
+		if in.MapIP != nil && address.IsValid() {
+			address = canonical(in.MapIP(address.String()))
+		}
+		if isEndpoint(address) && !hasFamily[address.Is4()] {
+			hasFamily[address.Is4()] = true
+			reachable = append(reachable, corev1.PodIP{IP: address.String()})
 		}
 	}
-	// A pod has one address of each family at most.
-	has4, has6 := false, false
-	status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool {
-		family := &has6
-		if !strings.Contains(ip.IP, ":") {
-			family = &has4
-		}
-		isFurther := *family
-		*family = isFurther || isEndpoint(ip.IP)
-		return isFurther || !isEndpoint(ip.IP)
-	})
+	status.PodIPs = reachable
 	if len(status.PodIPs) == 0 {
 		status.PodIP, status.PodIPs = "", nil
 		return
@@ -147,16 +153,20 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	status.PodIP = status.PodIPs[0].IP
 }
 
+// canonical returns an address in the form that the API server has for it, the zero value if it is none.
+func canonical(text string) netip.Addr {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap()
+}
+
 // isEndpoint reports whether the API server accepts an address in an EndpointSlice. It refuses the
 // whole slice for one that it does not accept, so that a provider could stop the Services of its
 // consumer with the address of one pod.
-func isEndpoint(address string) bool {
-	ip, err := netip.ParseAddr(address)
-	if err != nil || ip.Zone() != "" {
-		return false
-	}
-	ip = ip.Unmap()
-	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
+func isEndpoint(ip netip.Addr) bool {
+	return ip.IsValid() && ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
 }
 
 // forceNotReady removes the pod from its Services while its state is unknown. The transition
@@ -204,8 +214,8 @@ func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, m
 	status.Phase, status.Reason, status.Message = phase, reason, message
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
-		// A condition of another controller is its own, unless the pod has ended.
-		if condition.Status != corev1.ConditionTrue || !podend.IsTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
+		// A condition of another controller is its own, unless the pod has ended. Why it was ended stays true.
+		if condition.Status != corev1.ConditionTrue || condition.Type == corev1.DisruptionTarget || !podend.IsTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
 			continue
 		}
 		condition.Status = corev1.ConditionFalse

@@ -32,8 +32,12 @@ func remotePod() *corev1.Pod {
 func TestPodStatusIsTheRemoteOneWithLocalAddresses(t *testing.T) {
 	remote := remotePod()
 	before := remote.DeepCopy()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web"}}, InitContainers: []corev1.Container{{Name: "init"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+	}}
 	status := local.PodStatus(local.PodStatusInput{
-		Local: &corev1.Pod{}, Remote: remote, NodeIP: "127.0.0.9", ExtraRestarts: 2, Now: now,
+		Local: pod, Remote: remote, NodeIP: "127.0.0.9", ExtraRestarts: 2, Now: now,
 		MapIP: func(ip string) string { return ip + "0" },
 	})
 	want := before.Status.DeepCopy()
@@ -65,17 +69,23 @@ func TestPodAddresses(t *testing.T) {
 		wantIP  string
 		wantIPs []corev1.PodIP
 	}{
-		"none yet":                    {"", nil, false, "", nil},
-		"one, from an old provider":   {"10.0.0.5", nil, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
-		"two (T19)":                   {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}},
-		"left out when so configured": {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}, true, "", nil},
-		"a loopback address":          {"127.0.0.1", []corev1.PodIP{{IP: "127.0.0.1"}}, false, "", nil},
-		"loopback in IPv6":            {"::ffff:127.0.0.1", []corev1.PodIP{{IP: "::ffff:127.0.0.1"}, {IP: "::1"}}, false, "", nil},
-		"a link-local address":        {"169.254.169.254", nil, false, "", nil},
-		"link-local in IPv6":          {"fe80::1", []corev1.PodIP{{IP: "fe80::1"}, {IP: "10.0.0.5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
-		"no address at all":           {"0.0.0.0", []corev1.PodIP{{IP: "0.0.0.0"}, {IP: "::"}}, false, "", nil},
-		"a multicast address":         {"224.0.0.1", []corev1.PodIP{{IP: "224.0.0.1"}, {IP: "ff02::1"}}, false, "", nil},
-		"a text":                      {"pod.example.com", nil, false, "", nil},
+		"none yet":                          {"", nil, false, "", nil},
+		"one, from an old provider":         {"10.0.0.5", nil, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
+		"two (T19)":                         {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}},
+		"left out when so configured":       {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}, true, "", nil},
+		"a loopback address":                {"127.0.0.1", []corev1.PodIP{{IP: "127.0.0.1"}}, false, "", nil},
+		"loopback in IPv6":                  {"::ffff:127.0.0.1", []corev1.PodIP{{IP: "::ffff:127.0.0.1"}, {IP: "::1"}}, false, "", nil},
+		"a link-local address":              {"169.254.169.254", nil, false, "", nil},
+		"link-local in IPv6":                {"fe80::1", []corev1.PodIP{{IP: "fe80::1"}, {IP: "10.0.0.5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
+		"no address at all":                 {"0.0.0.0", []corev1.PodIP{{IP: "0.0.0.0"}, {IP: "::"}}, false, "", nil},
+		"a multicast address":               {"224.0.0.1", []corev1.PodIP{{IP: "224.0.0.1"}, {IP: "ff02::1"}}, false, "", nil},
+		"a text":                            {"pod.example.com", nil, false, "", nil},
+		"an IPv4 address in IPv6":           {"::ffff:10.0.0.5", []corev1.PodIP{{IP: "::ffff:10.0.0.5"}, {IP: "fd00::5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}},
+		"one, mapped, from an old provider": {"::ffff:10.0.0.5", nil, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
+		"two of IPv4":                       {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "10.0.0.6"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
+		"two of IPv6":                       {"fd00::5", []corev1.PodIP{{IP: "fd00::5"}, {IP: "fd00::6"}, {IP: "10.0.0.5"}}, false, "fd00::5", []corev1.PodIP{{IP: "fd00::5"}, {IP: "10.0.0.5"}}},
+		"two of IPv4, one in IPv6":          {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "::ffff:10.0.0.6"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
+		"not in canonical form":             {"fd00:0::05", []corev1.PodIP{{IP: "FD00:0::05"}}, false, "fd00::5", []corev1.PodIP{{IP: "fd00::5"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := &corev1.Pod{Status: corev1.PodStatus{PodIP: tc.ip, PodIPs: tc.ips}}

@@ -82,6 +82,14 @@ type PatchLocalStatus struct {
 // DeleteLocal deletes the local object that was observed, without grace period.
 type DeleteLocal struct{}
 
+// DecideFirst carries out the decision of another resource about the key, with Input.IsAwaited, before the
+// actions that follow: what a remote object needs is there before it. If that fails, or must wait ([Hold]), they are
+// not carried out, and the key is decided again. A resource that is not reflected is passed over.
+type DecideFirst struct{ Resource string }
+
+// Hold makes the definition that awaits this decision wait. Otherwise it is like [Keep].
+type Hold struct{ Reason string }
+
 // Requeue decides the key again after a while, if no event does so before. Reason is
 // logged.
 type Requeue struct {
@@ -127,6 +135,8 @@ func (AskDependent) action()     {}
 func (PatchLocal) action()       {}
 func (PatchLocalStatus) action() {}
 func (DeleteLocal) action()      {}
+func (DecideFirst) action()      {}
+func (Hold) action()             {}
 func (Requeue) action()          {}
 func (RecordEvent) action()      {}
 func (Keep) action()             {}

@@ -194,6 +194,8 @@ type Input struct {
 	// Related look up objects of Resource.Related, in the same order, by their name in the
 	// namespace of the key, or by Matches. They return nil for absent objects.
 	Related []func(name string) client.Object
+	// IsAwaited is set when another definition waits for this decision ([DecideFirst]).
+	IsAwaited bool
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.
 	Memory any

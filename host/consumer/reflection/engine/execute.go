@@ -85,6 +85,13 @@ func (x *execution) do(ctx context.Context, action Action) error {
 		x.recordEvent(a)
 	case Remember:
 		x.states.update(x.in.Key, func(s *keyState) { s.memory = a.Value })
+	case DecideFirst:
+		return x.decideFirst(ctx, a)
+	case Hold:
+		logr.FromContextOrDiscard(ctx).V(2).Info("Waiting", "reason", a.Reason)
+		if x.in.IsAwaited {
+			return errStale
+		}
 	case Keep:
 		logr.FromContextOrDiscard(ctx).V(2).Info("Nothing to do", "reason", a.Reason)
 	case PatchLocal:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,6 +131,35 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		return 0, r.recordError(in, err)
 	}
 	return again, nil
+}
+
+// decideFirst carries out the decision of another resource about the key. Its worker may decide about the key at the
+// same time: requests have preconditions.
+func (x *execution) decideFirst(ctx context.Context, a DecideFirst) error {
+	at := slices.IndexFunc(x.engine.runners, func(r *runner) bool { return r.resource.Name == a.Resource })
+	if at < 0 {
+		return nil
+	}
+	r, key := x.engine.runners[at], x.in.Key
+	ns, caches, _ := x.engine.lookUp(key.Namespace, r)
+	if caches == nil || !caches.active.Load() {
+		return errStale
+	}
+	in, err := r.gather(ctx, key, ns, caches)
+	if err != nil {
+		return &decisionError{err}
+	}
+	in.IsAwaited = true
+	actions, err := r.decide(ctx, in)
+	if err != nil {
+		return err
+	}
+	first := &execution{runner: r, in: in, caches: caches, local: caches.local, remote: caches.remote}
+	again, err := first.run(ctx, actions)
+	if again > 0 {
+		r.queue.AddAfter(key, again)
+	}
+	return err
 }
 
 // decide returns the actions of the definition. An absence that they rely on is confirmed.

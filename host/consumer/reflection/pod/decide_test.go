@@ -48,8 +48,11 @@ var decideTests = map[string]struct {
 	"only the remote pod is left": {
 		pod: remotePod(), want: "keep LocalPodGone",
 	},
+	"terminating after its end": {
+		local: localPod(deleting, phase(corev1.PodSucceeded)), want: "delete local pod",
+	},
 	"terminating and nothing remote": {
-		local: localPod(deleting), want: "delete local pod",
+		local: localPod(deleting), want: "status Failed, delete local pod",
 	},
 	"terminating": {
 		local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete ShadowPod, status Running",
@@ -94,10 +97,10 @@ var decideTests = map[string]struct {
 		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(created(now.Add(-time.Minute))), want: "keep NoRemotePod, label, keep MetadataUpToDate",
 	},
 	"a new pod": {
-		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "create, wait StatusForLabel",
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "first serviceaccount, create, wait StatusForLabel",
 	},
 	"the ShadowPod vanished while the pod runs": {
-		local: localPod(running), want: "create, wait StatusForLabel",
+		local: localPod(running), want: "first serviceaccount, create, wait StatusForLabel",
 	},
 	"the provider is unreachable": {
 		local: localPod(label("new", "label"), label(offloadingv1beta1.RemoteUnavailableLabel, "true")), shadow: shadowPod(), want: "keep NoRemotePod, keep RemoteUnavailable",
@@ -221,7 +224,7 @@ func TestPoliciesThatDenyOrFail(t *testing.T) {
 		}
 		actions, err := decide(t.Context(), definition(&policies{answer: skips}), input(localPod(), nil, nil))
 		require.NoError(t, err)
-		assert.Equal(t, "create, wait StatusForLabel, event PolicySkipped", summary(actions))
+		assert.Equal(t, "first serviceaccount, create, wait StatusForLabel, event PolicySkipped", summary(actions))
 		assert.Equal(t, `Offloaded, but policy "buggy" (module m, 0123456789ab) was skipped: it trapped; the previous version of policy "new" (fedcba987654) decided: it trapped too`,
 			actions[len(actions)-1].(engine.RecordEvent).Message)
 	})
@@ -247,7 +250,7 @@ func TestPoliciesAreEvaluatedOncePerChange(t *testing.T) {
 	require.NoError(t, err)
 	calls := p.calls
 	require.Positive(t, calls)
-	shadow := actions[0].(engine.Create).Object.(*offloadingv1beta1.ShadowPod).DeepCopy()
+	shadow := actions[1].(engine.Create).Object.(*offloadingv1beta1.ShadowPod).DeepCopy()
 	shadow.UID = "shadow-1"
 	stored := remember(in, actions).Memory
 
@@ -274,7 +277,7 @@ func TestPoliciesAreEvaluatedOncePerChange(t *testing.T) {
 func TestCreatedShadowPod(t *testing.T) {
 	actions, err := decide(t.Context(), definition(&policies{}), input(localPod(), nil, nil))
 	require.NoError(t, err)
-	shadow := actions[0].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
+	shadow := actions[1].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
 	assert.Equal(t, "local-1", shadow.Annotations[remote.LocalPodUIDAnnotation], "T25")
 	assert.Equal(t, "rome", shadow.Labels[offloadingv1beta1.OriginLabel])
 	assert.Equal(t, "milan", shadow.Labels[offloadingv1beta1.DestinationLabel])
@@ -322,7 +325,7 @@ func TestFallback(t *testing.T) {
 		local *corev1.Pod
 		want  string
 	}{
-		"terminating":          {local: localPod(deleting), want: "delete local pod"},
+		"terminating":          {local: localPod(deleting), want: "status Failed, delete local pod"},
 		"finished":             {local: localPod(phase(corev1.PodSucceeded)), want: "keep PodFinished"},
 		"never ran":            {local: localPod(), want: "status Pending OffloadingBackOff, event ReflectionDisabled"},
 		"of a DaemonSet":       {local: localPod(ofDaemonSet), want: "status Pending DaemonSetNotOffloaded, event ReflectionDisabled"},
@@ -432,7 +435,7 @@ func TestPolicyThatFails(t *testing.T) {
 	assert.Equal(t, "event PolicyFailed, wait Policy", summary(actions), "a pod that has run keeps its status")
 	actions, err = decide(t.Context(), definition(&policies{}), input(waiting, nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait StatusForLabel", summary(actions))
+	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel", summary(actions))
 
 	failure.Class = chain.Host
 	_, err = decide(t.Context(), definition(fails), input(localPod(), nil, nil))

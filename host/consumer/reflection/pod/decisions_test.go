@@ -42,7 +42,7 @@ func TestDecisionsOfSpecAndMetadata(t *testing.T) {
 	in := input(local, nil, nil)
 	actions, err := decide(t.Context(), definition(filters(t, "v1", "team")), in)
 	require.NoError(t, err)
-	shadow := actions[0].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
+	shadow := actions[1].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
 	shadow.UID = "shadow-1"
 	assert.JSONEq(t, `[{"point":"MetadataFilter","policy":"p","module":"m","digest":"v1","ops":["remove /metadata/labels[team]"]},`+
 		`{"point":"PodMutation","policy":"p","module":"m","digest":"v1","ops":["set /spec/schedulerName"]}]`,

@@ -10,6 +10,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
@@ -19,7 +20,8 @@ import (
 //     remote pod, with the grace period in the pod's spec.
 //  2. When another grace period is requested, the virtual kubelet deletes the remote pod
 //     itself, with that period. A shorter period that is requested later is sent again.
-//  3. The local pod is deleted when neither remote object exists any longer.
+//  3. The local pod gets a terminal phase, unless it has one, and is deleted when neither remote object exists any
+//     longer.
 //
 // A remote pod can leave the watch by losing its labels: one whose end was not seen is read before
 // the local pod is deleted. Other pods cost no such request. A pod that is deleted before its remote
@@ -66,7 +68,7 @@ func (o *observation) deleteLocal() []engine.Action {
 		return []engine.Action{engine.Requeue{After: left, Reason: waitLocalPodDeletion}}
 	}
 	o.memory.localDeletedAt = now
-	gone := []engine.Action{engine.DeleteLocal{}, engine.Remember{Value: o.memory}}
+	gone := append(endLocal(o.local, now), engine.Remember{Value: o.memory})
 	if !o.in.IsDependentLost {
 		return gone
 	}
@@ -81,6 +83,14 @@ func (o *observation) deleteLocal() []engine.Action {
 			engine.Requeue{After: lostPodRetry, Reason: waitRemotePodEnd},
 		},
 	}}
+}
+
+// endLocal deletes a local pod that runs nowhere. As on other nodes, its phase is terminal before.
+func endLocal(pod *corev1.Pod, now time.Time) []engine.Action {
+	if isFinished(pod) {
+		return []engine.Action{engine.DeleteLocal{}}
+	}
+	return append(patchStatus(pod, local.EndedPodStatus(pod, now)), engine.DeleteLocal{})
 }
 
 // runsFor reports whether a pod of the provider, which may have lost its labels, is the remote pod of this

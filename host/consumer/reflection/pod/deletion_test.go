@@ -173,9 +173,9 @@ var deletionTests = map[string]steps{
 	"a pod is deleted": {
 		{local: terminating(60), shadow: shadowPod(), pod: remoteWithMinute(), want: "delete ShadowPod, keep NothingReported"},
 		{local: terminating(60), pod: remoteWithMinute(deletedWith(60)), after: time.Minute, want: "keep NothingReported"},
-		{local: terminating(60), want: "delete local pod"},
+		{local: terminating(60), want: "status Failed, delete local pod"},
 		{local: terminating(0), after: time.Second, want: "wait LocalPodDeletion"},
-		{local: terminating(0), after: localDeletionRetry, want: "delete local pod"},
+		{local: terminating(0), after: localDeletionRetry, want: "status Failed, delete local pod"},
 	},
 	"a pod is deleted with ever shorter periods, and by force": {
 		{local: terminating(60), shadow: shadowPod(), pod: remoteWithMinute(), want: "delete ShadowPod, keep NothingReported"},
@@ -189,31 +189,31 @@ var deletionTests = map[string]steps{
 		{local: localPod(ownPeriod(60)), shadow: shadowPod(), pod: remoteWithMinute(running), want: "status Running, keep MetadataUpToDate"},
 		{local: localPod(uid("local-2")), shadow: shadowPod(), pod: remoteWithMinute(), want: "delete ShadowPod, delete pod within 1s, keep StaleShadowPod"},
 		{local: localPod(uid("local-2")), pod: remoteWithMinute(deletedWith(1)), want: "wait StaleRemotePod"},
-		{local: localPod(uid("local-2")), want: "create, wait StatusForLabel"},
+		{local: localPod(uid("local-2")), want: "first serviceaccount, create, wait StatusForLabel"},
 	},
 	"the remote pod appears after the deletion of the ShadowPod": {
 		{local: terminating(5), shadow: shadowPod(), want: "delete ShadowPod, keep NoRemotePod"},
 		{local: terminating(5), after: time.Second, want: "wait RemotePodCreation"},
 		{local: terminating(5), pod: remoteWithMinute(), after: time.Second, want: "delete pod within 5s, keep NothingReported"},
 		{local: terminating(5), pod: remoteWithMinute(deletedWith(5)), want: "keep NothingReported"},
-		{local: terminating(5), after: time.Second, want: "delete local pod"},
+		{local: terminating(5), after: time.Second, want: "status Failed, delete local pod"},
 	},
 	"the remote pod never appears": {
 		{local: terminating(60), shadow: shadowPod(), want: "delete ShadowPod, keep NoRemotePod"},
 		{local: terminating(60), after: creationWindow - 1, want: "wait RemotePodCreation"},
-		{local: terminating(60), after: 1, want: "delete local pod"},
+		{local: terminating(60), after: 1, want: "status Failed, delete local pod"},
 	},
 	"the provider replaces an evicted pod during the deletion": {
 		{local: terminating(60), shadow: shadowPod(), pod: remoteWithMinute(deletedWith(60)), want: "delete ShadowPod, keep NothingReported"},
 		{local: terminating(60), want: "wait RemotePodCreation"},
 		{local: terminating(60), pod: remoteWithMinute(), want: "keep NothingReported"},
-		{local: terminating(60), after: time.Minute, want: "delete local pod"},
+		{local: terminating(60), after: time.Minute, want: "status Failed, delete local pod"},
 	},
 	"a finalizer holds the ShadowPod": {
 		{local: terminating(60), shadow: shadowPod(), pod: remoteWithMinute(), want: "delete ShadowPod, keep NothingReported"},
 		{local: terminating(60), shadow: shadowPod(shadowDeleting), pod: remoteWithMinute(), after: time.Hour, want: "keep NothingReported"},
 		{local: terminating(60), shadow: shadowPod(shadowDeleting), want: "keep NoRemotePod"},
-		{local: terminating(60), want: "delete local pod"},
+		{local: terminating(60), want: "status Failed, delete local pod"},
 	},
 }
 
@@ -278,7 +278,7 @@ func TestALocalPodStaysWhileItsRemotePodRunsWithoutLabels(t *testing.T) {
 	require.Len(t, actions, 1)
 	ask, ok := actions[0].(engine.AskDependent)
 	require.True(t, ok, "%T", actions[0])
-	assert.Equal(t, "delete local pod", summary(ask.Gone))
+	assert.Equal(t, "status Failed, delete local pod", summary(ask.Gone))
 	assert.Equal(t, "event RemotePodUnlabeled, wait RemotePodEnd", summary(ask.Exists))
 
 	unlabeled := func(options ...podOption) *corev1.Pod {

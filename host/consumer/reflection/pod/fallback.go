@@ -18,7 +18,7 @@ func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return []engine.Action{engine.DeleteLocal{}}, nil
+		return endLocal(pod, in.Facts.Now), nil
 	case isFinished(pod):
 		return keep(keepFinished), nil
 	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:

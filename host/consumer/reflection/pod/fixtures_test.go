@@ -210,10 +210,14 @@ func summary(actions []engine.Action) string {
 	var out []string
 	for _, action := range actions {
 		switch a := action.(type) {
+		case engine.DecideFirst:
+			out = append(out, "first "+a.Resource)
 		case engine.Create:
 			out = append(out, "create")
 		case engine.PatchLocal:
 			out = append(out, "label")
+		case engine.PatchRemoteSpec:
+			out = append(out, fmt.Sprintf("spec %s=%v", a.Operations[0].Path, a.Operations[0].Value))
 		case engine.PatchRemote:
 			out = append(out, "patch"+changes(a.Labels)+changes(a.Annotations))
 		case engine.DeleteRemote:

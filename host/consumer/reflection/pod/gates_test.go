@@ -117,7 +117,7 @@ func TestGatesThatAreSetBeforeThePodIsOffloadedAreSentWithIt(t *testing.T) {
 	in := input(localPod(gated, withGate(corev1.ConditionTrue, 0)), nil, nil)
 	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
-	create, ok := actions[0].(engine.Create)
+	create, ok := actions[1].(engine.Create)
 	require.True(t, ok)
 	sent := podupdate.DecodeGates(create.Object.GetAnnotations()[podupdate.GatesAnnotation])
 	require.Len(t, sent, 1)

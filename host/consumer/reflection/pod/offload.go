@@ -32,6 +32,9 @@ const (
 	ReasonPolicySkipped = "PolicySkipped"
 )
 
+// tokens is the name of the resource with the tokens of pods.
+const tokens = "serviceaccount"
+
 // policyRetry is how soon a pod is tried again when a policy gave no valid answer. The engine
 // tries it at once when policies change.
 const policyRetry = 30 * time.Second
@@ -91,6 +94,8 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 	o.memory.sourceHash = d.hashSource(o)
 	o.memory.metadataHash = hashMetadata(desired.shadow.Labels, desired.shadow.Annotations)
 	actions := []engine.Action{
+		// Its kubelet reports a failure, and waits, if the tokens are not there.
+		engine.DecideFirst{Resource: tokens},
 		engine.Create{Object: desired.shadow, Refused: o.reportShadowPodRefusal},
 		engine.Remember{Value: o.memory},
 		engine.Requeue{After: labelDelay, Reason: waitStatusForLabel},

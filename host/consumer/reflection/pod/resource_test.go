@@ -50,7 +50,7 @@ func TestPolicySkipsNewPod(t *testing.T) {
 	assert.Equal(t, "keep StatusUnchanged, event ReflectionDisabled", summary(actions))
 	actions, err = decide(t.Context(), definition(resources(t, false)), input(waiting, nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait StatusForLabel", summary(actions), "the policy no longer skips the pod")
+	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel", summary(actions), "the policy no longer skips the pod")
 }
 
 // A policy that skips a pod later does not end the pod.
@@ -84,7 +84,7 @@ func TestLabelsOfPolicyStay(t *testing.T) {
 	site := resources(t, false, contract.Merge("/metadata/labels", contract.StringMap{"site": "a"}), contract.Set("/spec/schedulerName", contract.String("s")))
 	actions, err := decide(t.Context(), definition(site), input(localPod(), nil, nil))
 	require.NoError(t, err)
-	create, ok := actions[0].(engine.Create)
+	create, ok := actions[1].(engine.Create)
 	require.True(t, ok)
 	shadow, ok := create.Object.(*offloadingv1beta1.ShadowPod)
 	require.True(t, ok)

@@ -168,7 +168,7 @@ func TestAPodWithoutRemotePodIsNotReady(t *testing.T) {
 		"the remote pod is deleted, and its containers run": {local: serves(), shadow: shadowPod(), remote: remotePod(running, ready, deleting, container("web", 2)), want: "status Running" + upToDate},
 		"both are deleted, and its containers run":          {local: localPod(running, ready, deleting, container("web", 2)), shadow: shadowPod(shadowDeleting), remote: remotePod(running, ready, deleting, container("web", 2)), want: "status Running", wantReady: true},
 		"the namespace ends, and the pod has finished":      {local: localPod(phase(corev1.PodSucceeded)), alter: ending, want: "keep PodFinished"},
-		"the namespace ends, and the pod is deleted":        {local: localPod(running, deleting), alter: ending, want: "delete local pod"},
+		"the namespace ends, and the pod is deleted":        {local: localPod(running, ready, deleting), alter: ending, want: "status Failed, delete local pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(tc.local, tc.shadow, tc.remote)

@@ -24,9 +24,8 @@ import (
 )
 
 const (
-	// minWait and maxWait bound how soon a pod that is not offloaded yet is looked at again.
-	// That costs no request.
-	minWait, maxWait = 250 * time.Millisecond, time.Minute
+	// offloadingTime is how long tokens wait for their pod, which is longer than the label of an offloaded pod takes.
+	offloadingTime = 5 * time.Minute
 	// nodeNameField selects the pods of one Node.
 	nodeNameField = "spec.nodeName"
 )
@@ -112,7 +111,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		}
 		return []engine.Action{engine.NameConflict(in.Facts, "Secret", secret.Name)}, nil
 	case hasSecret && secret.DeletionTimestamp != nil:
-		return keep("the remote Secret is being deleted"), nil
+		return []engine.Action{engine.Hold{Reason: "the remote Secret is being deleted"}}, nil
 	case pod == nil || podend.IsTerminal(pod.Status.Phase):
 		return withdraw(hasSecret, "the pod needs no token"), nil
 	case !in.Facts.IsSent():
@@ -127,14 +126,25 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		return withdraw(hasSecret, "the pod needs no token"), nil
 	case hasSecret && secret.Annotations[remote.TokenPodUIDKey] != string(pod.UID):
 		// The event of the deletion brings the tokens of this pod.
-		return withdraw(hasSecret, "the tokens are of an earlier pod of the name"), nil
-	case !hasSecret && pod.Labels[offloadingv1beta1.LocalPodLabel] != "true":
-		// No token leaves for a pod that policies keep here. The virtual kubelet sets the label
-		// itself, and its own writes are not events.
-		wait := min(max(in.Facts.Now.Sub(pod.CreationTimestamp.Time)/4, minWait), maxWait)
-		return []engine.Action{engine.Requeue{After: wait, Reason: "the pod is not offloaded yet"}}, nil
+		return []engine.Action{engine.DeleteRemote{}, engine.Hold{Reason: "the tokens are of an earlier pod of the name"}}, nil
+	case !in.IsAwaited && pod.Labels[offloadingv1beta1.LocalPodLabel] != "true":
+		return waitForPod(in.Facts.Now, secret), nil
 	}
 	return d.refresh(in, &access{pod, account, tokens}, secret), nil
+}
+
+// waitForPod decides about a pod that is not offloaded yet. No token leaves for one that policies keep here: the
+// definition of pods awaits the tokens before it sends the pod. Those of a pod that the provider refuses go after a
+// while. The virtual kubelet sets the label itself, and its own writes are not events.
+func waitForPod(now time.Time, secret *corev1.Secret) []engine.Action {
+	if secret == nil {
+		return []engine.Action{engine.Requeue{After: offloadingTime, Reason: "the pod is not offloaded yet"}}
+	}
+	issued, _ := time.Parse(time.RFC3339, secret.Annotations[remote.TokenIssuedKey])
+	if left := issued.Add(offloadingTime).Sub(now); left > 0 {
+		return []engine.Action{engine.Requeue{After: min(left, offloadingTime), Reason: "the pod is being offloaded"}}
+	}
+	return []engine.Action{engine.DeleteRemote{}}
 }
 
 // find returns the tokens that the remote pod of a pod gets, and their service account. It

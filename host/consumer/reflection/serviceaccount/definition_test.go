@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -110,13 +112,12 @@ func TestDecide(t *testing.T) {
 		"a pod without a projected token":                   {input(offloaded(func(p *corev1.Pod) { p.Spec.Volumes = nil }), nil), engine.Keep{}},
 		"an unmanaged Secret is left, with an event":        {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { delete(s.Labels, offloadingv1beta1.OriginLabel) })), engine.RecordEvent{}},
 		"an unmanaged Secret without pod is left":           {input(nil, held(time.Hour, func(s *corev1.Secret) { s.Labels = nil })), engine.Keep{}},
-		"a Secret that is being deleted is awaited":         {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} })), engine.Keep{}},
+		"a Secret that is being deleted is awaited":         {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} })), engine.Hold{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			actions, err := New(Options{Origin: origin}).Decide(tc.in)
 			require.NoError(t, err)
-			require.Len(t, actions, 1)
 			assert.IsType(t, tc.want, actions[0])
 		})
 	}
@@ -141,15 +142,70 @@ func TestDecide(t *testing.T) {
 		require.NoError(t, err)
 		assert.IsType(t, engine.DeleteRemote{}, actions[0])
 	})
-	t.Run("a pod that is not offloaded is looked at less and less often", func(t *testing.T) {
-		for age, want := range map[time.Duration]time.Duration{-time.Minute: minWait, 0: minWait, 8 * time.Second: 2 * time.Second, time.Hour: maxWait} {
-			actions, err := New(Options{Origin: origin}).Decide(input(offloaded(func(p *corev1.Pod) {
-				p.Labels, p.CreationTimestamp = nil, metav1.NewTime(now.Add(-age))
-			}), nil))
+}
+
+// The Secret is there before the remote pod, whose kubelet would report a failure and wait. It goes if the provider
+// refuses the pod.
+func TestTokensPrecedeThePod(t *testing.T) {
+	waiting := offloaded(func(p *corev1.Pod) { p.Labels = nil })
+	issued := func(ago time.Duration) *corev1.Secret {
+		return held(time.Hour, func(s *corev1.Secret) { s.Annotations[remote.TokenIssuedKey] = now.Add(-ago).Format(time.RFC3339) })
+	}
+	for name, tc := range map[string]struct {
+		pod       *corev1.Pod
+		secret    *corev1.Secret
+		isAwaited bool
+		want      []engine.Action
+	}{
+		"policies keep the pod here":          {waiting, nil, false, []engine.Action{engine.Requeue{After: offloadingTime, Reason: "the pod is not offloaded yet"}}},
+		"the pod is about to be sent again":   {waiting, issued(time.Hour - 30*time.Minute), true, []engine.Action{engine.Requeue{}}},
+		"the pod has just been sent":          {waiting, issued(time.Minute), false, []engine.Action{engine.Requeue{After: 4 * time.Minute, Reason: "the pod is being offloaded"}}},
+		"issued in the future":                {waiting, issued(-time.Hour), false, []engine.Action{engine.Requeue{After: offloadingTime, Reason: "the pod is being offloaded"}}},
+		"the provider refuses the pod":        {waiting, issued(offloadingTime), false, []engine.Action{engine.DeleteRemote{}}},
+		"the tokens are of an earlier pod":    {waiting, held(time.Hour, func(s *corev1.Secret) { s.Annotations[remote.TokenPodUIDKey] = "uid-0" }), true, []engine.Action{engine.DeleteRemote{}, engine.Hold{Reason: "the tokens are of an earlier pod of the name"}}},
+		"those of an earlier pod are going":   {waiting, held(time.Hour, func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }), true, []engine.Action{engine.Hold{Reason: "the remote Secret is being deleted"}}},
+		"a pod that needs none does not wait": {offloaded(func(p *corev1.Pod) { p.Spec.Volumes = nil }), nil, true, []engine.Action{engine.Keep{Reason: "the pod needs no token"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(tc.pod, tc.secret)
+			in.IsAwaited = tc.isAwaited
+			actions, err := New(Options{Origin: origin}).Decide(in)
 			require.NoError(t, err)
-			assert.Equal(t, want, actions[0].(engine.Requeue).After, age)
-		}
+			if requeue, ok := actions[0].(engine.Requeue); ok && tc.want[0] == (engine.Requeue{}) {
+				assert.Equal(t, "the tokens are valid", requeue.Reason)
+				return
+			}
+			assert.Equal(t, tc.want, actions)
+		})
+	}
+	t.Run("the pod is about to be sent", func(t *testing.T) {
+		var asked []authenticationv1.TokenRequest
+		in := input(waiting, nil)
+		in.IsAwaited = true
+		actions, err := run(t, New(Options{Origin: origin, CreateToken: tokens(&asked)}), in)
+		require.NoError(t, err)
+		assert.IsType(t, engine.Apply{}, actions[0])
+		assert.Len(t, asked, 1)
 	})
+}
+
+func TestAMissingServiceAccountDelaysThePod(t *testing.T) {
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "reader")
+	d := New(Options{Origin: origin, CreateToken: func(context.Context, string, string, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+		return nil, missing
+	}})
+	actions, err := run(t, d, input(offloaded(nil), nil))
+	require.NoError(t, err)
+	require.Len(t, actions, 3)
+	assert.Equal(t, engine.RecordEvent{
+		Type: engine.EventWarning, Reason: ReasonServiceAccountNotFound,
+		Message: "Service account reader does not exist, and the pod needs its token in cluster milan. Create the service account.",
+	}, actions[0])
+	assert.IsType(t, engine.Requeue{}, actions[1])
+	assert.IsType(t, engine.Hold{}, actions[2])
+	missing.ErrStatus.Details.Kind = "pods"
+	_, err = run(t, d, input(offloaded(nil), nil))
+	require.Error(t, err, "the pod is gone")
 }
 
 // An API server may grant shorter lifetimes than were requested.

@@ -2,16 +2,22 @@ package serviceaccount
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
+
+// ReasonServiceAccountNotFound is the reason of an event on a pod whose service account does not exist.
+const ReasonServiceAccountNotFound = "ServiceAccountNotFound"
 
 const (
 	// refreshPart is the part of its lifetime that is left when a token is requested again.
@@ -75,6 +81,9 @@ func (d *Definition) request(ctx context.Context, facts engine.Facts, a *access,
 	var earliest time.Time
 	for _, token := range a.tokens {
 		response, err := d.options.CreateToken(ctx, a.pod.Namespace, a.account, forgeRequest(a.pod, token))
+		if isMissing(err) {
+			return a.reportMissing(facts), nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("requesting a token of service account %q for the remote pod: %w", a.account, err)
 		}
@@ -89,6 +98,28 @@ func (d *Definition) request(ctx context.Context, facts engine.Facts, a *access,
 		engine.Requeue{After: left, Reason: "the tokens expire"},
 		engine.Remember{Value: sent{last: last.Wrote(a.identity(), facts.Now), due: facts.Now.Add(left)}},
 	}, nil
+}
+
+// isMissing reports whether the service account does not exist, and not the pod.
+func isMissing(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsNotFound(err) {
+		return false
+	}
+	details := status.ErrStatus.Details
+	return details != nil && details.Kind == "serviceaccounts"
+}
+
+// reportMissing says that the service account does not exist. The pod waits for it.
+func (a *access) reportMissing(facts engine.Facts) []engine.Action {
+	return []engine.Action{
+		engine.RecordEvent{
+			Type: engine.EventWarning, Reason: ReasonServiceAccountNotFound,
+			Message: "Service account " + a.account + " does not exist, and the pod needs its token in cluster " + facts.ProviderClusterID + ". Create the service account.",
+		},
+		engine.Requeue{After: retry.Max, Reason: "the service account does not exist"},
+		engine.Hold{Reason: "the service account does not exist"},
+	}
 }
 
 // identity says which tokens the pod gets. It does not depend on when they were issued.
