@@ -85,10 +85,12 @@ func serviceAccountOf(pod *corev1.Pod) string {
 func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	mode := accessOf(local, origin)
 	if mode == accessRemote {
-		spec.ServiceAccountName = local.Annotations[offloadingv1beta1.RemoteServiceAccountNameAnnotation]
-		if spec.ServiceAccountName == "" {
-			spec.ServiceAccountName = local.Spec.ServiceAccountName
+		// An empty name counts: it selects the default account of the remote namespace.
+		name, isNamed := local.Annotations[offloadingv1beta1.RemoteServiceAccountNameAnnotation]
+		if !isNamed {
+			name = local.Spec.ServiceAccountName
 		}
+		spec.ServiceAccountName = name
 		spec.AutomountServiceAccountToken = ptr.To(true)
 		return
 	}
