@@ -111,12 +111,23 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 			})
 		}
 	}
+	visitContainers(spec, func(env *[]corev1.EnvVar, _ []corev1.EnvFromSource) {
+		resolveServiceAccount(*env, local)
+		// Last, so that they replace variables of the user.
+		*env = append(*env, added...)
+	})
+}
+
+// visitContainers calls visit with the variables of each container. Ephemeral containers mount the
+// tokens of their pod too.
+func visitContainers(spec *corev1.PodSpec, visit func(env *[]corev1.EnvVar, envFrom []corev1.EnvFromSource)) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			resolveServiceAccount(containers[i].Env, local)
-			// Last, so that they replace variables of the user.
-			containers[i].Env = append(containers[i].Env, added...)
+			visit(&containers[i].Env, containers[i].EnvFrom)
 		}
+	}
+	for i := range spec.EphemeralContainers {
+		visit(&spec.EphemeralContainers[i].Env, spec.EphemeralContainers[i].EnvFrom)
 	}
 }
 
@@ -137,9 +148,9 @@ func useRootCA(spec *corev1.PodSpec, origin Origin) {
 			}
 		}
 	}
-	inContainer := func(env []corev1.EnvVar, envFrom []corev1.EnvFromSource) {
-		for i := range env {
-			if from := env[i].ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+	visitContainers(spec, func(env *[]corev1.EnvVar, envFrom []corev1.EnvFromSource) {
+		for _, variable := range *env {
+			if from := variable.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
 				rename(&from.ConfigMapKeyRef.LocalObjectReference)
 			}
 		}
@@ -148,15 +159,7 @@ func useRootCA(spec *corev1.PodSpec, origin Origin) {
 				rename(&from.LocalObjectReference)
 			}
 		}
-	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			inContainer(containers[i].Env, containers[i].EnvFrom)
-		}
-	}
-	for i := range spec.EphemeralContainers {
-		inContainer(spec.EphemeralContainers[i].Env, spec.EphemeralContainers[i].EnvFrom)
-	}
+	})
 }
 
 // accessSources replaces the tokens of a projected volume: a token comes from the Secret with the
@@ -189,6 +192,44 @@ func resolveServiceAccount(env []corev1.EnvVar, local *corev1.Pod) {
 	}
 }
 
+// Variables with the address of the API server, from which [APIServerOf] reads it.
+const (
+	serviceHostEnv = "KUBERNETES_SERVICE_HOST"
+	servicePortEnv = "KUBERNETES_SERVICE_PORT"
+)
+
+// APIServerOf returns the API server that the containers of a remote pod were told of; the zero value
+// for none. The address may have changed since the pod was created, and its host aliases stay.
+func APIServerOf(spec *corev1.PodSpec) APIServer {
+	var server APIServer
+	if len(spec.Containers) == 0 {
+		return server
+	}
+	for _, variable := range spec.Containers[0].Env {
+		switch variable.Name {
+		case serviceHostEnv:
+			server.Host = variable.Value
+		case servicePortEnv:
+			server.Port = variable.Value
+		}
+	}
+	if server.Host == "" || server.Port == "" {
+		return APIServer{}
+	}
+	return server
+}
+
+// APIServerVariables returns the variables of a container that [APIServerOf] reads.
+func APIServerVariables(env []corev1.EnvVar) []corev1.EnvVar {
+	var kept []corev1.EnvVar
+	for _, variable := range env {
+		if variable.Name == serviceHostEnv || variable.Name == servicePortEnv {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}
+
 // apiServerEnv returns the variables by which clients find the API server.
 func apiServerEnv(server APIServer) []corev1.EnvVar {
 	host := server.Host
@@ -197,8 +238,8 @@ func apiServerEnv(server APIServer) []corev1.EnvVar {
 	}
 	url, port := "tcp://"+host+":"+server.Port, "KUBERNETES_PORT_"+server.Port+"_TCP"
 	return []corev1.EnvVar{
-		{Name: "KUBERNETES_SERVICE_HOST", Value: server.Host},
-		{Name: "KUBERNETES_SERVICE_PORT", Value: server.Port},
+		{Name: serviceHostEnv, Value: server.Host},
+		{Name: servicePortEnv, Value: server.Port},
 		{Name: "KUBERNETES_PORT", Value: url},
 		{Name: port, Value: url},
 		{Name: port + "_PROTO", Value: "tcp"},
