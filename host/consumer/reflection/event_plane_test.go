@@ -99,7 +99,8 @@ func (e *events) failures() []string {
 	var out []string
 	for _, event := range e.all {
 		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") &&
-			!strings.Contains(event, ": RemoteNamespaceTerminating") && !strings.Contains(event, ": RemotePodReplaced") {
+			!strings.Contains(event, ": RemoteNamespaceTerminating") && !strings.Contains(event, ": RemotePodReplaced") &&
+			!strings.Contains(event, ": RemoteObjectReplaced") {
 			out = append(out, event)
 		}
 	}

@@ -48,9 +48,10 @@ type Remapper interface {
 
 // Replacer is implemented by definitions of kinds with immutable fields. Replaces reports
 // whether no update changes the remote object into the desired one, which is the local
-// object or the result of the policies. Then the remote object is deleted and created again.
+// object, what Apply.Desired says, or the result of the policies. Then the remote object is deleted and
+// created again. notice says, for an event, what that changes for users; empty for none.
 type Replacer interface {
-	Replaces(desired, current client.Object) bool
+	Replaces(desired, current client.Object) (replaces bool, notice string)
 }
 
 // PolicyChooser is implemented by definitions with objects that have a reflection policy of
@@ -222,6 +223,8 @@ const (
 	ReasonReflectionDisabled = "ReflectionDisabled"
 	// ReasonThrottled: the provider changes a status more often than it is copied.
 	ReasonThrottled = "StatusThrottled"
+	// ReasonReplaced: the remote object is deleted and created again, which users of it notice.
+	ReasonReplaced = "RemoteObjectReplaced"
 )
 
 // EventWarning and EventNormal are the two event types.

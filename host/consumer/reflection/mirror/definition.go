@@ -92,8 +92,11 @@ type kind[T client.Object] struct {
 	// is recorded as an event. Optional.
 	withhold func(local T) string
 	// replaces reports whether the remote object must be deleted and created again,
-	// because an update cannot change it into what is desired. Optional.
-	replaces func(desired, current T) bool
+	// because an update cannot change it into what is desired, and what users notice of that. Optional.
+	replaces func(desired, current T) (replaces bool, notice string)
+	// desired returns the local object with what the options change of the fields that replaces reads.
+	// Optional.
+	desired func(local T, o Options) T
 	// policy returns the reflection policy of a local object, and the object whose
 	// annotations it evaluates; d is the configured one. Optional.
 	policy func(local T, in engine.Input, d offloadingv1beta1.ReflectionType) (offloadingv1beta1.ReflectionType, client.Object)
@@ -182,7 +185,11 @@ func (d *definition[T]) apply(local T, in engine.Input) ([]engine.Action, error)
 	if err != nil && !errors.As(err, &leftOut) {
 		return nil, err
 	}
-	actions := []engine.Action{engine.Apply{Config: config}}
+	apply := engine.Apply{Config: config}
+	if d.kind.desired != nil {
+		apply.Desired = d.kind.desired(local, d.options)
+	}
+	actions := []engine.Action{apply}
 	if leftOut != nil {
 		actions = append(actions, engine.RecordEvent{
 			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
@@ -287,11 +294,11 @@ func (d *definition[T]) ToLocal(name string) string {
 }
 
 // Replaces implements engine.Replacer.
-func (d *definition[T]) Replaces(want, there client.Object) bool {
-	if d.kind.replaces == nil {
-		return false
-	}
+func (d *definition[T]) Replaces(want, there client.Object) (replaces bool, notice string) {
 	desired, isKind := want.(T)
 	current, isKindToo := there.(T)
-	return isKind && isKindToo && d.kind.replaces(desired, current)
+	if d.kind.replaces == nil || !isKind || !isKindToo {
+		return false, ""
+	}
+	return d.kind.replaces(desired, current)
 }

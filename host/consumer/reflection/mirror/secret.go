@@ -34,9 +34,9 @@ var secret = kind[*corev1.Secret]{
 		return ""
 	},
 	// Neither the type of a Secret nor the content of an immutable one can be updated.
-	replaces: func(desired, current *corev1.Secret) bool {
+	replaces: func(desired, current *corev1.Secret) (bool, string) {
 		return remote.SecretType(desired) != current.Type ||
-			isSet(current.Immutable) && (!isSet(desired.Immutable) || !equality.Semantic.DeepEqual(desired.Data, current.Data))
+			isSet(current.Immutable) && (!isSet(desired.Immutable) || !equality.Semantic.DeepEqual(desired.Data, current.Data)), ""
 	},
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -18,6 +19,17 @@ func serviceOf(serviceType corev1.ServiceType, clusterIP string) *corev1.Service
 func TestServicesThatAreReplaced(t *testing.T) {
 	withIP := serviceOf(corev1.ServiceTypeClusterIP, "10.0.0.1")
 	headless := serviceOf(corev1.ServiceTypeClusterIP, corev1.ClusterIPNone)
+	classified := func(class string, fields string) *corev1.Service {
+		s := serviceOf(corev1.ServiceTypeLoadBalancer, "10.0.0.1")
+		if class != "" {
+			s.Spec.LoadBalancerClass = &class
+		}
+		s.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: engine.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(fields),
+		}}
+		return s
+	}
+	const ours, theirs = `{"f:spec":{"f:type":{},"f:loadBalancerClass":{}}}`, `{"f:spec":{"f:type":{}}}`
 	testReplacements(t, define(service, ""), map[string]replacement[*corev1.Service]{
 		"another address":                      {withIP, serviceOf(corev1.ServiceTypeClusterIP, "10.5.0.1"), false},
 		"a Service that became headless":       {headless, withIP, true},
@@ -25,6 +37,13 @@ func TestServicesThatAreReplaced(t *testing.T) {
 		"a headless Service":                   {headless, headless, false},
 		"a headless one that is external now":  {serviceOf(corev1.ServiceTypeExternalName, ""), headless, false},
 		"an external one that is headless now": {headless, serviceOf(corev1.ServiceTypeExternalName, ""), false},
+		"the same load balancer class":         {classified("fast", ""), classified("fast", ours), false},
+		"another load balancer class":          {classified("slow", ""), classified("fast", ours), true},
+		"a load balancer class":                {classified("fast", ""), classified("", theirs), true},
+		"no load balancer class any more":      {classified("", ""), classified("fast", ours), true},
+		"the provider's own class":             {classified("", ""), classified("fast", theirs), false},
+		"no load balancer any more":            {withIP, classified("fast", ours), false},
+		"a load balancer now":                  {classified("fast", ""), withIP, false},
 	})
 }
 
