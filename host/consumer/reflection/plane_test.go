@@ -271,6 +271,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("the policies that decided about labels are recorded", func(t *testing.T) { r.provenance(t) })
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("fields that a Service loses go", func(t *testing.T) { r.removes(t) })
+	t.Run("what needs a Service whose name is taken waits", func(t *testing.T) { r.awaitsService(t) })
 	t.Run("a Service gets another load balancer class", func(t *testing.T) { r.reclasses(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
 	t.Run("an event of a remote pod is an event of the local pod", func(t *testing.T) { r.reportsEvents(t) })

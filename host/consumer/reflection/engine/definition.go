@@ -91,7 +91,7 @@ type Resource struct {
 	// not those with the ownership labels.
 	RemoteUnmanaged bool
 	RemoteFields    fields.Selector
-	// Related are further local kinds that decisions depend on, as Input.Related.
+	// Related are further kinds that decisions depend on, as Input.Related.
 	Related []Related
 	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
 	// An object that carries the ownership labels but not these belongs to another
@@ -112,14 +112,18 @@ type Resource struct {
 	Workers int
 }
 
-// Related is a local kind that decisions about another kind depend on.
+// Related is a kind that decisions about another kind depend on: a local one, or a remote one.
 type Related struct {
 	Kind Kind
+	// IsRemote selects the objects of this reflection in the remote namespace. Writes of this process
+	// count as changes: they are those of another definition, with which the informer is shared.
+	IsRemote bool
 	// Fields narrows what is watched. Definitions that select the same objects share the
 	// informer. Optional.
 	Fields fields.Selector
 	// Keys returns the names of the local objects that are decided again when a related
-	// object changed. Both are of one namespace, unless the related kind has none. Optional.
+	// object changed. Both are of one namespace or its remote one, unless the related kind has none.
+	// Optional.
 	Keys func(changed client.Object, locals []client.Object) []string
 	// Matches makes Input.Related look up the first object that matches a value, instead of the
 	// object of a name. Optional.
@@ -193,7 +197,7 @@ type Input struct {
 	// the object was not seen (Kind.HasEnded). [AskDependent] finds out.
 	IsDependentLost bool
 	// Related look up objects of Resource.Related, in the same order, by their name in the
-	// namespace of the key, or by Matches. They return nil for absent objects.
+	// namespace of the key or in its remote one, or by Matches. They return nil for absent objects.
 	Related []func(name string) client.Object
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.

@@ -85,6 +85,8 @@ type kind[T client.Object] struct {
 	perNamespace bool
 	// ignore returns why objects of a key are left as they are, or "". Optional.
 	ignore func(in engine.Input) string
+	// awaits returns the name of a Service that must be reflected before a local object is, or "". Optional.
+	awaits func(local T, in engine.Input) string
 	// purpose returns what a remote object is for that Longshore keeps for something else, or "".
 	// Optional.
 	purpose func(current T) string
@@ -166,9 +168,17 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	if !hasLocal || in.Skipped {
 		return withdraw(in), nil
 	}
+	if d.kind.awaits != nil {
+		if service := d.kind.awaits(local, in); service != "" {
+			return await(in, service), nil
+		}
+	}
 	actions, err := d.apply(local, in)
 	if err != nil {
 		return nil, err
+	}
+	if _, hasWaited := in.Memory.(waiting); hasWaited {
+		actions = append(actions, engine.Remember{})
 	}
 	current, hasRemote := in.Remote.(T)
 	if d.kind.report == nil || !hasRemote {

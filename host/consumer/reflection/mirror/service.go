@@ -2,15 +2,50 @@ package mirror
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
+
+// parentGrace is how long nothing is withdrawn or reported for the lack of a Service: one that is created at
+// the same moment, or replaced, is there soon.
+const parentGrace = 10 * time.Second
+
+// waiting is what is remembered of an object whose Service is not reflected.
+type waiting struct{ since time.Time }
+
+// localServices and sentServices are the Services of the consumer, and those that are reflected.
+func localServices(keys func(service client.Object, locals []client.Object) []string) engine.Related {
+	return engine.Related{Kind: engine.Kind{New: service.empty, NewList: service.emptyList}, Keys: keys}
+}
+
+func sentServices(keys func(service client.Object, locals []client.Object) []string) engine.Related {
+	related := localServices(keys)
+	related.IsRemote = true
+	return related
+}
+
+// await is the decision about an object whose Service is not reflected. A Service of the provider has its
+// name, or may get it: what belongs to the Service would take effect on that one.
+func await(in engine.Input, name string) []engine.Action {
+	const wait = "its Service is not reflected"
+	begun, isWaiting := in.Memory.(waiting)
+	if !isWaiting {
+		return []engine.Action{engine.Remember{Value: waiting{in.Facts.Now}}, engine.Requeue{After: parentGrace, Reason: wait}}
+	}
+	if left := begun.since.Add(parentGrace).Sub(in.Facts.Now); left > 0 {
+		return []engine.Action{engine.Requeue{After: left, Reason: wait}}
+	}
+	return withhold(in, "it needs Service "+name+", which is not reflected: see the events of the Service. With the annotation "+
+		offloadingv1beta1.AllowReflectionAnnotation+" it is reflected nevertheless.")
+}
 
 // service mirrors Services.
 var service = kind[*corev1.Service]{
