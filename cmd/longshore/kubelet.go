@@ -86,6 +86,7 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringVar(&o.ForeignClusterID, "foreign-cluster-id", "", "identity of the provider")
 	f.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod, "how often every object is decided again, spread over the period; what is as it should be costs no request; 0 is never")
 	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces, &o.PolicyReportKeys)
+	f.StringSliceVar(&o.SecretTypesNotReflected, "secret-types-not-reflected", o.SecretTypesNotReflected, "types of Secrets that are not reflected, beside the tokens of service accounts")
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")

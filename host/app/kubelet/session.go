@@ -207,7 +207,7 @@ func (a *App) definitions() []engine.Definition {
 		}
 		definitions = append(definitions, kind.Define(mirror.Options{
 			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.PolicyOf]),
-			Workers: workers, Class: classes[kind.Name], LocalPods: a.localPods,
+			Workers: workers, Class: classes[kind.Name], LocalPods: a.localPods, WithheldTypes: o.SecretTypesNotReflected,
 		}))
 	}
 	if a.sendsTokens() {

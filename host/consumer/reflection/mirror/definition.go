@@ -27,6 +27,8 @@ type Options struct {
 	// Class is the provider's class of remote objects of kinds that have one: the load
 	// balancer class of Services, the ingress class of Ingresses. Empty sets none.
 	Class string
+	// WithheldTypes are the types of Secrets that are not reflected, beside the tokens of service accounts.
+	WithheldTypes []string
 	// LocalPods returns the pod CIDRs of the consumer, and whether addresses of endpoints are
 	// translated for the provider. nil: they are not.
 	LocalPods func() ([]netip.Prefix, bool)
@@ -92,7 +94,7 @@ type kind[T client.Object] struct {
 	purpose func(current T) string
 	// withhold returns why a local object must not be in the provider, or "". The reason
 	// is recorded as an event. Optional.
-	withhold func(local T) string
+	withhold func(local T, o Options) string
 	// replaces reports whether the remote object must be deleted and created again,
 	// because an update cannot change it into what is desired, and what users notice of that. Optional.
 	replaces func(desired, current T) (replaces bool, notice string)
@@ -158,7 +160,7 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 		return []engine.Action{action}, nil
 	}
 	if d.kind.withhold != nil && hasLocal && !in.Skipped {
-		if reason := d.kind.withhold(local); reason != "" {
+		if reason := d.kind.withhold(local, d.options); reason != "" {
 			return withhold(in, reason), nil
 		}
 	}
