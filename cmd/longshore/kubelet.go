@@ -88,6 +88,7 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces, &o.PolicyReportKeys)
 	f.StringSliceVar(&o.SecretTypesNotReflected, "secret-types-not-reflected", o.SecretTypesNotReflected, "types of Secrets that are not reflected, beside the tokens of service accounts")
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
+	f.BoolVar(&o.SendAudienceTokens, "send-audience-tokens", false, "send offloaded pods the tokens that they project for other audiences than the API server, also where they do not reach it")
 	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")
 	f.BoolVar(&o.EnableStorage, "enable-storage", o.EnableStorage, "reflect volume claims")

@@ -104,6 +104,7 @@ type Options struct {
 	NodeExtraLabels      map[string]string
 
 	EnableAPIServerSupport          bool
+	SendAudienceTokens              bool
 	EnableStorage                   bool
 	VirtualStorageClassName         string
 	RemoteRealStorageClassName      string

@@ -210,7 +210,7 @@ func (a *App) definitions() []engine.Definition {
 			Workers: workers, Class: classes[kind.Name], LocalPods: a.localPods, WithheldTypes: o.SecretTypesNotReflected,
 		}))
 	}
-	if a.sendsTokens() {
+	if a.sendsTokens() || origin.AudienceTokens {
 		definitions = append(definitions, serviceaccount.New(serviceaccount.Options{
 			Origin: origin, APIServer: a.apiServer, CreateToken: a.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
 		}))

@@ -99,7 +99,7 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	useRootCA(spec, origin)
 	for i := range spec.Volumes {
 		if projected := spec.Volumes[i].Projected; projected != nil {
-			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, mode)
+			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, origin)
 		}
 	}
 	var added []corev1.EnvVar
@@ -164,12 +164,12 @@ func useRootCA(spec *corev1.PodSpec, origin Origin) {
 
 // accessSources replaces the tokens of a projected volume: a token comes from the Secret with the
 // pod's tokens, or is left out.
-func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, mode accessMode) []corev1.VolumeProjection {
+func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, origin Origin) []corev1.VolumeProjection {
 	kept := sources[:0]
 	for _, source := range sources {
 		token := source.ServiceAccountToken
 		switch {
-		case token != nil && mode != accessHome:
+		case token != nil && !sendsToken(token, local, origin):
 			continue
 		case token != nil:
 			source = corev1.VolumeProjection{Secret: &corev1.SecretProjection{

@@ -240,3 +240,46 @@ func TestTheDefaultServiceAccountAndALongName(t *testing.T) {
 	assert.NotContains(t, secret.Labels, remote.TokenAccountKey)
 	assert.Equal(t, long, secret.Annotations[remote.TokenAccountKey])
 }
+
+// A token for another audience gives no access to the consumer's API server. It is left out with the others,
+// unless the operator has decided otherwise, and never in silence.
+func TestTokensForOtherAudiences(t *testing.T) {
+	sends := rome
+	sends.AudienceTokens = true
+	const support = offloadingv1beta1.APIServerSupportAnnotation
+	aws := remote.PodToken{Key: "aws-3c469e", Audience: "sts.amazonaws.com", Seconds: 86400}
+	left := []remote.LeftOutToken{{Volume: "aws", Audience: "sts.amazonaws.com"}}
+	for name, tc := range map[string]struct {
+		origin  remote.Origin
+		support string
+		sent    []remote.PodToken
+		left    []remote.LeftOutToken
+	}{
+		"without access":                    {rome, "", nil, left},
+		"a pod that declines access":        {sends, "disabled", nil, left},
+		"the operator sends them":           {sends, "", []remote.PodToken{aws}, nil},
+		"the API server of the consumer":    {romeAPI("api"), "", []remote.PodToken{{Key: "kube-api-access-x-3c469e", Seconds: 3600}, aws}, nil},
+		"those of the provider are its own": {sends, "remote", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := accessPod(map[string]string{support: tc.support})
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "aws", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+					Path: "token", Audience: "sts.amazonaws.com", ExpirationSeconds: ptr.To[int64](86400),
+				}}},
+			}}})
+			tokens, _ := remote.PodTokens(pod, tc.origin)
+			assert.Equal(t, tc.sent, tokens)
+			assert.Equal(t, tc.left, remote.TokensLeftOut(pod, tc.origin))
+			var keys []string
+			for _, volume := range remote.PodDraft(pod, "shop-rome", tc.origin).Spec.Pod.Volumes {
+				for _, source := range volume.Projected.Sources {
+					if source.Secret != nil {
+						keys = append(keys, source.Secret.Items[0].Key)
+					}
+				}
+			}
+			assert.Len(t, keys, len(tc.sent), "what is sent is mounted")
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 // The arguments for the access of remote pods to this cluster's API server.
 const (
 	FlagAccess         = "--enable-apiserver-support"
+	FlagAudienceTokens = "--send-audience-tokens"
 	FlagServerHost     = "--home-api-server-host"
 	FlagServerPort     = "--home-api-server-port"
 	FlagAccountWorkers = "--serviceaccount-reflection-workers"

@@ -195,3 +195,24 @@ func TestAnEphemeralContainerGetsTheAPIServerOfItsPod(t *testing.T) {
 		})
 	}
 }
+
+// A token that a pod asks for does not vanish in silence.
+func TestTokensThatAreLeftOutAreReported(t *testing.T) {
+	withToken := func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "aws", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "sts.amazonaws.com"}}},
+		}}}}
+	}
+	actions, err := decide(t.Context(), definition(&policies{}), input(localPod(withToken), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait StatusForLabel, event TokensLeftOut", summary(actions))
+	event, isEvent := actions[len(actions)-1].(engine.RecordEvent)
+	require.True(t, isEvent)
+	assert.Contains(t, event.Message, `In cluster milan volume "aws" has no token for audience "sts.amazonaws.com": `)
+
+	d := definition(&policies{})
+	d.options.Origin.AudienceTokens = true
+	actions, err = decide(t.Context(), d, input(localPod(withToken), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait StatusForLabel", summary(actions))
+}
