@@ -13,11 +13,21 @@ import (
 // network between the clusters, which the virtual kubelet looks up.
 func apiServer(vn *offloadingv1beta1.VirtualNode) remote.APIServer {
 	arguments := virtualkubelet.Arguments(vn)
-	enabled, err := strconv.ParseBool(virtualkubelet.ValueOf(arguments, virtualkubelet.FlagAccess))
-	if err != nil || !enabled || virtualkubelet.ValueOf(arguments, virtualkubelet.FlagAccountWorkers) == "0" {
+	if !sendsTokens(arguments, virtualkubelet.FlagAccess) {
 		return remote.APIServer{}
 	}
 	return remote.APIServer{
 		Host: virtualkubelet.ValueOf(arguments, virtualkubelet.FlagServerHost), Port: virtualkubelet.ValueOf(arguments, virtualkubelet.FlagServerPort),
 	}
+}
+
+// sendsAudienceTokens reports whether tokens for other audiences are sent to pods without access.
+func sendsAudienceTokens(vn *offloadingv1beta1.VirtualNode) bool {
+	return sendsTokens(virtualkubelet.Arguments(vn), virtualkubelet.FlagAudienceTokens)
+}
+
+// sendsTokens reports whether a boolean argument is true, and tokens are sent at all.
+func sendsTokens(arguments []string, flag string) bool {
+	enabled, err := strconv.ParseBool(virtualkubelet.ValueOf(arguments, flag))
+	return err == nil && enabled && virtualkubelet.ValueOf(arguments, virtualkubelet.FlagAccountWorkers) != "0"
 }

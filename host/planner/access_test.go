@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,4 +55,19 @@ func usesToken(pod *corev1.Pod) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
 	}}}}
+}
+
+func TestAPlanNamesTheTokensThatAreLeftOut(t *testing.T) {
+	for argument, want := range map[string]bool{"--create-node": true, "--send-audience-tokens=true": false} {
+		facts := shop()
+		facts.NodeName = facts.VirtualNodes[0].Name
+		template := &offloadingv1beta1.DeploymentTemplate{}
+		template.Spec = appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{argument}}}}}}
+		facts.VirtualNodes[0].Spec.Template = template
+		planned := predict(t, facts, web(func(pod *corev1.Pod) {
+			usesToken(pod)
+			pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.Audience = "vault"
+		}))
+		assert.Equal(t, want, strings.Contains(strings.Join(planned.Warnings, " "), `volume "kube-api-access-x" has no token for audience "vault"`), argument)
+	}
 }

@@ -50,6 +50,9 @@ func (p *Planner) forge(ctx context.Context, plan *Plan, node *virtualNode, boun
 		plan.addEntry(Forging, &entries[i])
 	}
 	plan.Warnings = append(plan.Warnings, forged.Warnings...)
+	if left := remote.TokensLeftOut(bound, origin); len(left) > 0 {
+		plan.Warnings = append(plan.Warnings, pod.DescribeTokensLeftOut(left, origin.ProviderClusterID))
+	}
 	switch {
 	case forged.Denial != nil && forged.Denial.Skip:
 		plan.block(Pending, Forging, ReasonSkipped, "The pod is not sent to the provider: %s", forged.Denial.Error())

@@ -177,7 +177,7 @@ func (p *Planner) send(ctx context.Context, plan *Plan, admitted *corev1.Pod, of
 }
 
 func (p *Planner) origin(node *virtualNode) remote.Origin {
-	origin := remote.Origin{HomeClusterID: p.facts.HomeClusterID, ProviderClusterID: string(node.Spec.ClusterID), NodeName: node.Name, APIServer: apiServer(node.VirtualNode)}
+	origin := remote.Origin{HomeClusterID: p.facts.HomeClusterID, ProviderClusterID: string(node.Spec.ClusterID), NodeName: node.Name, APIServer: apiServer(node.VirtualNode), AudienceTokens: sendsAudienceTokens(node.VirtualNode)}
 	if len(node.Spec.StorageClasses) > 0 {
 		origin.VirtualStorageClass = p.facts.Inventory.virtualClass()
 	}

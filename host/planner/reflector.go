@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,15 @@ func (n *virtualNode) reflector(resource string) reflector {
 	return n.reflectors[resource]
 }
 
+// withholds reports whether a virtual node, which may be nil, reflects no Secrets of a type.
+func (n *virtualNode) withholds(secretType string) bool {
+	var arguments []string
+	if n != nil {
+		arguments = virtualkubelet.Arguments(n.VirtualNode)
+	}
+	return secretType != "" && slices.Contains(virtualkubelet.WithheldSecretTypes(arguments), secretType)
+}
+
 func (n *virtualNode) describeDisabled(resource string) string {
 	return fmt.Sprintf("virtual node %q reflects no %s (%s=0)", n.Name, resource, virtualkubelet.WorkersFlag(resource))
 }
@@ -83,6 +93,8 @@ func (n *virtualNode) keepsHere(kind string, object *metav1.PartialObjectMetadat
 		return "it has the annotation " + offloadingv1beta1.SkipReflectionAnnotation, Owner
 	case kind == kindSecret && object.Annotations[corev1.ServiceAccountNameKey] != "":
 		return "it is the token of a service account of this cluster", Owner
+	case kind == kindSecret && n.withholds(remote.SecretTypeOfName(object.Name)):
+		return "Secrets of its type, " + remote.SecretTypeOfName(object.Name) + ", are not reflected (reflection.secretTypesNotReflected)", Operator
 	default:
 		return "", ""
 	}

@@ -18,6 +18,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource/report"
@@ -91,6 +92,8 @@ type Options struct {
 	// ReflectionWorkers and ReflectionTypes have resources as keys.
 	ReflectionWorkers map[string]int
 	ReflectionTypes   map[string]string
+	// SecretTypesNotReflected are the types of Secrets that stay in the consumer.
+	SecretTypesNotReflected []string
 
 	CreateNode           bool
 	NodeLeaseDuration    time.Duration
@@ -101,6 +104,7 @@ type Options struct {
 	NodeExtraLabels      map[string]string
 
 	EnableAPIServerSupport          bool
+	SendAudienceTokens              bool
 	EnableStorage                   bool
 	VirtualStorageClassName         string
 	RemoteRealStorageClassName      string
@@ -142,7 +146,8 @@ func DefaultOptions() Options {
 		NodeName: "virtual-kubelet", TenantNamespace: "default", Namespace: "liqo", ResyncPeriod: 10 * time.Hour,
 		CertificateType: string(CertificateKubelet), ListenPort: 10250,
 		ReflectionWorkers: Resources(), ReflectionTypes: types,
-		CreateNode: true, NodeLeaseDuration: 40 * time.Second, NodePingInterval: 10 * time.Second,
+		SecretTypesNotReflected: remote.WithheldSecretTypes(),
+		CreateNode:              true, NodeLeaseDuration: 40 * time.Second, NodePingInterval: 10 * time.Second,
 		NodePingTimeout: time.Second, NodeCheckNetwork: true,
 		VirtualStorageClassName: "liqo", MetricsAddress: ":8082",
 		VKLeaseEnabled: true, VKLeaseDuration: 15 * time.Second, VKLeaseRenewInterval: 10 * time.Second,

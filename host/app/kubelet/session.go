@@ -207,10 +207,10 @@ func (a *App) definitions() []engine.Definition {
 		}
 		definitions = append(definitions, kind.Define(mirror.Options{
 			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.PolicyOf]),
-			Workers: workers, Class: classes[kind.Name], LocalPods: a.localPods,
+			Workers: workers, Class: classes[kind.Name], LocalPods: a.localPods, WithheldTypes: o.SecretTypesNotReflected,
 		}))
 	}
-	if a.sendsTokens() {
+	if a.sendsTokens() || origin.AudienceTokens {
 		definitions = append(definitions, serviceaccount.New(serviceaccount.Options{
 			Origin: origin, APIServer: a.apiServer, CreateToken: a.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
 		}))

@@ -59,7 +59,7 @@ func (a *App) addLinkMetrics() error {
 
 func (a *App) origin() remote.Origin {
 	o := a.options
-	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName}
+	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName, AudienceTokens: o.SendAudienceTokens && o.ReflectionWorkers["serviceaccount"] > 0}
 	if o.EnableStorage && o.ReflectionWorkers["persistentvolumeclaim"] > 0 {
 		origin.VirtualStorageClass = o.VirtualStorageClassName
 	}

@@ -98,8 +98,9 @@ func (e *events) failures() []string {
 	defer e.mu.Unlock()
 	var out []string
 	for _, event := range e.all {
-		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") &&
-			!strings.Contains(event, ": RemoteNamespaceTerminating") && !strings.Contains(event, ": RemotePodReplaced") {
+		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "ledger: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") &&
+			!strings.Contains(event, ": RemoteNamespaceTerminating") && !strings.Contains(event, ": RemotePodReplaced") &&
+			!strings.Contains(event, ": RemoteObjectReplaced") {
 			out = append(out, event)
 		}
 	}

@@ -76,6 +76,8 @@ type rig struct {
 	engine    *engine.Engine
 	events    *events
 	policies  versions
+	// class is the load balancer class of the provider.
+	class string
 	// restart ends the engine, calls a function, and starts another.
 	restart func(t *testing.T, between func())
 }
@@ -137,7 +139,7 @@ func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runti
 			}}),
 	}
 	for _, kind := range mirror.Kinds() {
-		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3}))
+		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Class: r.class}))
 	}
 	definitions = append(definitions, event.New(event.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Interval: eventInterval}))
 	connect := func(c *testplane.Cluster, count *counter) client.WithWatch {
@@ -274,6 +276,8 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("the policies that decided about labels are recorded", func(t *testing.T) { r.provenance(t) })
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("fields that a Service loses go", func(t *testing.T) { r.removes(t) })
+	t.Run("what needs a Service whose name is taken waits", func(t *testing.T) { r.awaitsService(t) })
+	t.Run("a Service gets another load balancer class", func(t *testing.T) { r.reclasses(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
 	t.Run("an event of a remote pod is an event of the local pod", func(t *testing.T) { r.reportsEvents(t) })
 	t.Run("a label that is due while the provider is away arrives", func(t *testing.T) { r.labels(t) })

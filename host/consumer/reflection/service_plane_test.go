@@ -1,6 +1,7 @@
 package reflection_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,4 +69,27 @@ func (r *rig) removes(t *testing.T) {
 	}))
 	require.Eventually(t, func() bool { return there("fence") != nil }, soon, tick)
 	assert.Equal(t, 1, r.out.snapshot()["PATCH services"]-before["PATCH services"], "only the fence")
+}
+
+// reclasses changes the load balancer class that the provider offers, which no update of a Service can.
+func (r *rig) reclasses(t *testing.T) {
+	t.Helper()
+	there := func(class string) bool {
+		service := &corev1.Service{}
+		err := r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "restarted"}, service)
+		return err == nil && ptr.Deref(service.Spec.LoadBalancerClass, "") == class
+	}
+	for _, class := range []string{"example.com/fast", "example.com/slow", ""} {
+		r.restart(t, func() { r.class = class })
+		require.Eventually(t, func() bool { return there(class) }, soon, tick, class)
+	}
+	var notices int
+	r.events.mu.Lock()
+	defer r.events.mu.Unlock()
+	for _, event := range r.events.all {
+		if strings.HasPrefix(event, "restarted: RemoteObjectReplaced: ") {
+			notices++
+		}
+	}
+	assert.Equal(t, 3, notices)
 }

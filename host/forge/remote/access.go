@@ -85,10 +85,12 @@ func serviceAccountOf(pod *corev1.Pod) string {
 func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	mode := accessOf(local, origin)
 	if mode == accessRemote {
-		spec.ServiceAccountName = local.Annotations[offloadingv1beta1.RemoteServiceAccountNameAnnotation]
-		if spec.ServiceAccountName == "" {
-			spec.ServiceAccountName = local.Spec.ServiceAccountName
+		// An empty name counts: it selects the default account of the remote namespace.
+		name, isNamed := local.Annotations[offloadingv1beta1.RemoteServiceAccountNameAnnotation]
+		if !isNamed {
+			name = local.Spec.ServiceAccountName
 		}
+		spec.ServiceAccountName = name
 		spec.AutomountServiceAccountToken = ptr.To(true)
 		return
 	}
@@ -97,7 +99,7 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	useRootCA(spec, origin)
 	for i := range spec.Volumes {
 		if projected := spec.Volumes[i].Projected; projected != nil {
-			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, mode)
+			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, origin)
 		}
 	}
 	var added []corev1.EnvVar
@@ -109,12 +111,23 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 			})
 		}
 	}
+	visitContainers(spec, func(env *[]corev1.EnvVar, _ []corev1.EnvFromSource) {
+		resolveServiceAccount(*env, local)
+		// Last, so that they replace variables of the user.
+		*env = append(*env, added...)
+	})
+}
+
+// visitContainers calls visit with the variables of each container. Ephemeral containers mount the
+// tokens of their pod too.
+func visitContainers(spec *corev1.PodSpec, visit func(env *[]corev1.EnvVar, envFrom []corev1.EnvFromSource)) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			resolveServiceAccount(containers[i].Env, local)
-			// Last, so that they replace variables of the user.
-			containers[i].Env = append(containers[i].Env, added...)
+			visit(&containers[i].Env, containers[i].EnvFrom)
 		}
+	}
+	for i := range spec.EphemeralContainers {
+		visit(&spec.EphemeralContainers[i].Env, spec.EphemeralContainers[i].EnvFrom)
 	}
 }
 
@@ -135,9 +148,9 @@ func useRootCA(spec *corev1.PodSpec, origin Origin) {
 			}
 		}
 	}
-	inContainer := func(env []corev1.EnvVar, envFrom []corev1.EnvFromSource) {
-		for i := range env {
-			if from := env[i].ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+	visitContainers(spec, func(env *[]corev1.EnvVar, envFrom []corev1.EnvFromSource) {
+		for _, variable := range *env {
+			if from := variable.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
 				rename(&from.ConfigMapKeyRef.LocalObjectReference)
 			}
 		}
@@ -146,25 +159,17 @@ func useRootCA(spec *corev1.PodSpec, origin Origin) {
 				rename(&from.LocalObjectReference)
 			}
 		}
-	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			inContainer(containers[i].Env, containers[i].EnvFrom)
-		}
-	}
-	for i := range spec.EphemeralContainers {
-		inContainer(spec.EphemeralContainers[i].Env, spec.EphemeralContainers[i].EnvFrom)
-	}
+	})
 }
 
 // accessSources replaces the tokens of a projected volume: a token comes from the Secret with the
 // pod's tokens, or is left out.
-func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, mode accessMode) []corev1.VolumeProjection {
+func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, origin Origin) []corev1.VolumeProjection {
 	kept := sources[:0]
 	for _, source := range sources {
 		token := source.ServiceAccountToken
 		switch {
-		case token != nil && mode != accessHome:
+		case token != nil && !sendsToken(token, local, origin):
 			continue
 		case token != nil:
 			source = corev1.VolumeProjection{Secret: &corev1.SecretProjection{
@@ -187,6 +192,44 @@ func resolveServiceAccount(env []corev1.EnvVar, local *corev1.Pod) {
 	}
 }
 
+// Variables with the address of the API server, from which [APIServerOf] reads it.
+const (
+	serviceHostEnv = "KUBERNETES_SERVICE_HOST"
+	servicePortEnv = "KUBERNETES_SERVICE_PORT"
+)
+
+// APIServerOf returns the API server that the containers of a remote pod were told of; the zero value
+// for none. The address may have changed since the pod was created, and its host aliases stay.
+func APIServerOf(spec *corev1.PodSpec) APIServer {
+	var server APIServer
+	if len(spec.Containers) == 0 {
+		return server
+	}
+	for _, variable := range spec.Containers[0].Env {
+		switch variable.Name {
+		case serviceHostEnv:
+			server.Host = variable.Value
+		case servicePortEnv:
+			server.Port = variable.Value
+		}
+	}
+	if server.Host == "" || server.Port == "" {
+		return APIServer{}
+	}
+	return server
+}
+
+// APIServerVariables returns the variables of a container that [APIServerOf] reads.
+func APIServerVariables(env []corev1.EnvVar) []corev1.EnvVar {
+	var kept []corev1.EnvVar
+	for _, variable := range env {
+		if variable.Name == serviceHostEnv || variable.Name == servicePortEnv {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}
+
 // apiServerEnv returns the variables by which clients find the API server.
 func apiServerEnv(server APIServer) []corev1.EnvVar {
 	host := server.Host
@@ -195,8 +238,8 @@ func apiServerEnv(server APIServer) []corev1.EnvVar {
 	}
 	url, port := "tcp://"+host+":"+server.Port, "KUBERNETES_PORT_"+server.Port+"_TCP"
 	return []corev1.EnvVar{
-		{Name: "KUBERNETES_SERVICE_HOST", Value: server.Host},
-		{Name: "KUBERNETES_SERVICE_PORT", Value: server.Port},
+		{Name: serviceHostEnv, Value: server.Host},
+		{Name: servicePortEnv, Value: server.Port},
 		{Name: "KUBERNETES_PORT", Value: url},
 		{Name: port, Value: url},
 		{Name: port + "_PROTO", Value: "tcp"},

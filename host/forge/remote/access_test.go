@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -25,9 +26,10 @@ func accessPod(annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", Annotations: annotations},
 		Spec: corev1.PodSpec{
-			ServiceAccountName: "reader",
-			InitContainers:     []corev1.Container{{Name: "init"}},
-			Containers:         []corev1.Container{{Name: "web", Env: []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}, account}}},
+			ServiceAccountName:  "reader",
+			InitContainers:      []corev1.Container{{Name: "init"}},
+			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Env: []corev1.EnvVar{account}}}},
+			Containers:          []corev1.Container{{Name: "web", Env: []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}, account}}},
 			Volumes: []corev1.Volume{{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 				Sources: []corev1.VolumeProjection{
 					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](3607)}},
@@ -60,6 +62,7 @@ func TestAccessToAnAPIServer(t *testing.T) {
 		"another value of the annotation is ignored":            {origin: api, annotations: map[string]string{support: "home"}, sources: []corev1.VolumeProjection{secret, rootCA}, isHome: true},
 		"the API server of the provider":                        {origin: api, annotations: map[string]string{support: "remote"}, sources: local, account: "reader", automount: true},
 		"a service account of the provider, without address":    {origin: rome, annotations: map[string]string{support: "remote", account: "there"}, sources: local, account: "there", automount: true},
+		"an empty name drops the name of the local pod":         {origin: api, annotations: map[string]string{support: "remote", account: ""}, sources: local, automount: true},
 		"a service account of the provider needs mode remote":   {origin: api, annotations: map[string]string{account: "there"}, sources: []corev1.VolumeProjection{secret, rootCA}, isHome: true},
 		"a pod that declines access, with an account (ignored)": {origin: api, annotations: map[string]string{support: "disabled", account: "there"}, sources: []corev1.VolumeProjection{rootCA}},
 	}
@@ -77,9 +80,13 @@ func TestAccessToAnAPIServer(t *testing.T) {
 			if !tc.automount {
 				assert.Equal(t, corev1.EnvVar{Name: "ACCOUNT", Value: "reader"}, env[1])
 			}
+			debug := spec.EphemeralContainers[0].Env
+			assert.Equal(t, env[1], debug[0], "T37, in an ephemeral container too")
 			tokens, _ := remote.PodTokens(pod, tc.origin)
 			if !tc.isHome {
 				assert.Len(t, env, 2)
+				assert.Len(t, debug, 1)
+				assert.Zero(t, remote.APIServerOf(&spec))
 				assert.Empty(t, spec.InitContainers[0].Env)
 				assert.Empty(t, tokens, "T31")
 				return
@@ -95,6 +102,8 @@ func TestAccessToAnAPIServer(t *testing.T) {
 			}
 			assert.Equal(t, want, env[2:], "last, so that they replace those of the user (T34)")
 			assert.Equal(t, want, spec.InitContainers[0].Env)
+			assert.Equal(t, want, debug[1:], "it has the tokens too")
+			assert.Equal(t, api.APIServer, remote.APIServerOf(&spec))
 			assert.Equal(t, []remote.PodToken{{Key: "kube-api-access-x-3c469e", Seconds: 3600}}, tokens, "not a token of a year")
 		})
 	}
@@ -148,7 +157,9 @@ func TestTheRootCAIsThatOfTheAPIServerWhoseTokensThePodHas(t *testing.T) {
 			spec := remote.PodDraft(pod, "shop-rome", tc.origin).Spec.Pod
 			assert.Equal(t, before, pod, "the local pod is not altered")
 			assert.Equal(t, want.Volumes, spec.Volumes)
-			assert.Equal(t, want.EphemeralContainers, spec.EphemeralContainers)
+			require.Len(t, spec.EphemeralContainers, 1)
+			assert.Equal(t, want.EphemeralContainers[0].Env, spec.EphemeralContainers[0].Env[:2])
+			assert.Equal(t, want.EphemeralContainers[0].EnvFrom, spec.EphemeralContainers[0].EnvFrom)
 			for i, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 				wanted := [][]corev1.Container{want.InitContainers, want.Containers}[i][0]
 				assert.Equal(t, wanted.Env, containers[0].Env[:2])
@@ -228,4 +239,47 @@ func TestTheDefaultServiceAccountAndALongName(t *testing.T) {
 	secret := remote.TokenSecret(pod, "shop-rome", nil, metav1.Now().Time, metav1.Now().Time, rome)
 	assert.NotContains(t, secret.Labels, remote.TokenAccountKey)
 	assert.Equal(t, long, secret.Annotations[remote.TokenAccountKey])
+}
+
+// A token for another audience gives no access to the consumer's API server. It is left out with the others,
+// unless the operator has decided otherwise, and never in silence.
+func TestTokensForOtherAudiences(t *testing.T) {
+	sends := rome
+	sends.AudienceTokens = true
+	const support = offloadingv1beta1.APIServerSupportAnnotation
+	aws := remote.PodToken{Key: "aws-3c469e", Audience: "sts.amazonaws.com", Seconds: 86400}
+	left := []remote.LeftOutToken{{Volume: "aws", Audience: "sts.amazonaws.com"}}
+	for name, tc := range map[string]struct {
+		origin  remote.Origin
+		support string
+		sent    []remote.PodToken
+		left    []remote.LeftOutToken
+	}{
+		"without access":                    {rome, "", nil, left},
+		"a pod that declines access":        {sends, "disabled", nil, left},
+		"the operator sends them":           {sends, "", []remote.PodToken{aws}, nil},
+		"the API server of the consumer":    {romeAPI("api"), "", []remote.PodToken{{Key: "kube-api-access-x-3c469e", Seconds: 3600}, aws}, nil},
+		"those of the provider are its own": {sends, "remote", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := accessPod(map[string]string{support: tc.support})
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "aws", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+					Path: "token", Audience: "sts.amazonaws.com", ExpirationSeconds: ptr.To[int64](86400),
+				}}},
+			}}})
+			tokens, _ := remote.PodTokens(pod, tc.origin)
+			assert.Equal(t, tc.sent, tokens)
+			assert.Equal(t, tc.left, remote.TokensLeftOut(pod, tc.origin))
+			var keys []string
+			for _, volume := range remote.PodDraft(pod, "shop-rome", tc.origin).Spec.Pod.Volumes {
+				for _, source := range volume.Projected.Sources {
+					if source.Secret != nil {
+						keys = append(keys, source.Secret.Items[0].Key)
+					}
+				}
+			}
+			assert.Len(t, keys, len(tc.sent), "what is sent is mounted")
+		})
+	}
 }

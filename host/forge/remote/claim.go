@@ -68,10 +68,10 @@ func ClaimStorageClass(claim *corev1.PersistentVolumeClaim, offered string) stri
 }
 
 // ClaimAccessModes returns the access modes of the remote claim: those of the claim's annotation,
-// or its own.
+// or its own if there is none or it is empty.
 func ClaimAccessModes(claim *corev1.PersistentVolumeClaim) ([]corev1.PersistentVolumeAccessMode, error) {
-	list, found := claim.Annotations[offloadingv1beta1.RemoteAccessModesAnnotation]
-	if !found {
+	list := claim.Annotations[offloadingv1beta1.RemoteAccessModesAnnotation]
+	if list == "" {
 		return claim.Spec.AccessModes, nil
 	}
 	var modes []corev1.PersistentVolumeAccessMode

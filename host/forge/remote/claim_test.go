@@ -44,8 +44,9 @@ func TestPersistentVolumeClaim(t *testing.T) {
 			`{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"storageClassName":"gold","volumeMode":"Filesystem"}`, ""},
 		"the access modes of the annotation": {claim(annotated("liqo.io/remote-access-modes", "ReadWriteMany, ReadOnlyMany")), "fast",
 			`{"accessModes":["ReadWriteMany","ReadOnlyMany"],"resources":{"requests":{"storage":"1Gi"}},"storageClassName":"fast","volumeMode":"Filesystem"}`, ""},
-		"an unknown access mode": {claim(annotated("liqo.io/remote-access-modes", "RWO")), "fast", "", `unknown access mode "RWO"`},
-		"an empty list of modes": {claim(annotated("liqo.io/remote-access-modes", "")), "fast", "", `unknown access mode ""`},
+		"an unknown access mode":                          {claim(annotated("liqo.io/remote-access-modes", "RWO")), "fast", "", `unknown access mode "RWO"`},
+		"an empty annotation keeps the claim's own modes": {claim(annotated("liqo.io/remote-access-modes", "")), "fast", plain, ""},
+		"an empty mode in a list":                         {claim(annotated("liqo.io/remote-access-modes", "ReadWriteOnce,")), "fast", "", `unknown access mode ""`},
 		"limits and volume mode": {claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeMode, c.Spec.Resources.Limits = ptr.To(corev1.PersistentVolumeBlock), c.Spec.Resources.Requests
 		}), "fast", `{"accessModes":["ReadWriteOnce"],"resources":{"limits":{"storage":"1Gi"},"requests":{"storage":"1Gi"}},"storageClassName":"fast","volumeMode":"Block"}`, ""},

@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -37,6 +38,28 @@ func Secret(local *corev1.Secret, namespace string, labels, annotations map[stri
 		config.WithImmutable(*local.Immutable)
 	}
 	return config
+}
+
+// WithheldSecretTypes returns the types of Secrets that are not reflected by default. A release of Helm
+// contains the values of a chart, with their passwords, and Helm in the provider would list it as its own; a
+// bootstrap token lets nodes join the consumer.
+func WithheldSecretTypes() []string {
+	return []string{helmReleaseType, string(corev1.SecretTypeBootstrapToken)}
+}
+
+const helmReleaseType = "helm.sh/release.v1"
+
+// SecretTypeOfName returns the type of the Secrets with a name like this one, where Helm or Kubernetes give
+// it to one type only; "" otherwise. It is for those who read no more than the metadata.
+func SecretTypeOfName(name string) string {
+	switch {
+	case strings.HasPrefix(name, "sh.helm.release.v1."):
+		return helmReleaseType
+	case strings.HasPrefix(name, "bootstrap-token-"):
+		return string(corev1.SecretTypeBootstrapToken)
+	default:
+		return ""
+	}
 }
 
 // SecretType returns the type of the remote Secret. Service account tokens become Opaque,

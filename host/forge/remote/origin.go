@@ -38,6 +38,8 @@ type Origin struct {
 	NodeName          string
 	// APIServer is the consumer's, for remote pods.
 	APIServer APIServer
+	// AudienceTokens sends tokens for other audiences than the API server also to pods that do not reach it.
+	AudienceTokens bool
 	// VirtualStorageClass is the consumer's class whose claims are reflected; empty if none are.
 	VirtualStorageClass string
 }

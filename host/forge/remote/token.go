@@ -3,6 +3,8 @@ package remote
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"iter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,29 +48,75 @@ type PodToken struct {
 }
 
 // PodTokens returns the tokens that the remote pod of a local pod needs, and the name of the
-// service account. There are none unless it reaches the consumer's API server.
+// service account. There are none unless it reaches the consumer's API server, or the origin sends those
+// for other audiences.
 func PodTokens(pod *corev1.Pod, origin Origin) (tokens []PodToken, account string) {
-	if accessOf(pod, origin) != accessHome {
-		return nil, ""
-	}
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		if volume.Projected == nil {
+	for volume, token := range projectedTokens(pod) {
+		if !sendsToken(token, pod, origin) {
 			continue
 		}
-		for _, source := range volume.Projected.Sources {
-			token := source.ServiceAccountToken
-			if token == nil {
-				continue
-			}
-			seconds := int64(defaultTokenSeconds)
-			if token.ExpirationSeconds != nil && *token.ExpirationSeconds != extendedTokenSeconds {
-				seconds = *token.ExpirationSeconds
-			}
-			tokens = append(tokens, PodToken{Key: tokenKey(volume.Name, token.Path), Audience: token.Audience, Seconds: seconds})
+		seconds := int64(defaultTokenSeconds)
+		if token.ExpirationSeconds != nil && *token.ExpirationSeconds != extendedTokenSeconds {
+			seconds = *token.ExpirationSeconds
 		}
+		tokens = append(tokens, PodToken{Key: tokenKey(volume, token.Path), Audience: token.Audience, Seconds: seconds})
+	}
+	if len(tokens) == 0 {
+		return nil, ""
 	}
 	return tokens, serviceAccountOf(pod)
+}
+
+// LeftOutToken is a token for another audience than the API server that a remote pod does not get.
+type LeftOutToken struct{ Volume, Audience string }
+
+// String implements fmt.Stringer.
+func (t LeftOutToken) String() string {
+	return fmt.Sprintf("volume %q has no token for audience %q", t.Volume, t.Audience)
+}
+
+// TokensLeftOut returns the tokens for other audiences that the remote pod does not get. Those for the API
+// server are of no use where the pod does not reach it.
+func TokensLeftOut(pod *corev1.Pod, origin Origin) []LeftOutToken {
+	if accessOf(pod, origin) != accessDisabled {
+		return nil
+	}
+	var left []LeftOutToken
+	for volume, token := range projectedTokens(pod) {
+		if token.Audience != "" && !sendsToken(token, pod, origin) {
+			left = append(left, LeftOutToken{volume, token.Audience})
+		}
+	}
+	return left
+}
+
+// sendsToken reports whether a token of a local pod is sent with it.
+func sendsToken(token *corev1.ServiceAccountTokenProjection, pod *corev1.Pod, origin Origin) bool {
+	switch accessOf(pod, origin) {
+	case accessHome:
+		return true
+	case accessDisabled:
+		return origin.AudienceTokens && token.Audience != "" && pod.Annotations[offloadingv1beta1.APIServerSupportAnnotation] != supportDisabled
+	default:
+		return false
+	}
+}
+
+// projectedTokens iterates over the tokens of a pod, with the names of their volumes.
+func projectedTokens(pod *corev1.Pod) iter.Seq2[string, *corev1.ServiceAccountTokenProjection] {
+	return func(yield func(string, *corev1.ServiceAccountTokenProjection) bool) {
+		for i := range pod.Spec.Volumes {
+			volume := &pod.Spec.Volumes[i]
+			if volume.Projected == nil {
+				continue
+			}
+			for j := range volume.Projected.Sources {
+				if token := volume.Projected.Sources[j].ServiceAccountToken; token != nil && !yield(volume.Name, token) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // TokenSecretName returns the name of the remote Secret with the tokens of a pod.

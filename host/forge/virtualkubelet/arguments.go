@@ -1,14 +1,33 @@
 package virtualkubelet
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
 
 // The arguments for the access of remote pods to this cluster's API server.
 const (
 	FlagAccess         = "--enable-apiserver-support"
+	FlagAudienceTokens = "--send-audience-tokens"
 	FlagServerHost     = "--home-api-server-host"
 	FlagServerPort     = "--home-api-server-port"
 	FlagAccountWorkers = "--serviceaccount-reflection-workers"
 )
+
+// flagSecretTypes is the argument with the types of Secrets that are not reflected.
+const flagSecretTypes = "--secret-types-not-reflected"
+
+// WithheldSecretTypes returns the types of Secrets that a virtual kubelet with these arguments does not
+// reflect.
+func WithheldSecretTypes(arguments []string) []string {
+	isFlag := func(argument string) bool { return strings.HasPrefix(argument, flagSecretTypes+"=") }
+	if !slices.ContainsFunc(arguments, isFlag) {
+		return remote.WithheldSecretTypes()
+	}
+	return strings.Split(ValueOf(arguments, flagSecretTypes), ",")
+}
 
 // WorkersFlag returns the argument with the number of objects of a resource that are reflected at
 // once; 0 disables its reflection.

@@ -24,7 +24,7 @@ func WithoutEffect(flag string) string { return reasons[flag] }
 // boolean lists the flags whose value may be omitted and is then true.
 var boolean = []string{
 	"create-node", "disable-ip-reflection", "enable-apiserver-support", "enable-ingress", "enable-load-balancer",
-	"enable-profiling", "enable-storage", "metrics-enabled", "node-check-network", "vk-lease-enabled",
+	"enable-profiling", "enable-storage", "metrics-enabled", "node-check-network", "send-audience-tokens", "vk-lease-enabled",
 }
 
 // IsBoolean reports whether the value of a flag may be omitted. The name may have dashes.

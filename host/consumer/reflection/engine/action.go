@@ -27,6 +27,8 @@ type Create struct {
 // request that would change nothing.
 type Apply struct {
 	Config runtime.ApplyConfiguration
+	// Desired is what a [Replacer] compares, where that is not the local object. Optional.
+	Desired client.Object
 	// SkipPolicies applies the object without asking the policies. It is for objects that
 	// the virtual kubelet makes itself, such as Secrets with tokens.
 	SkipPolicies bool

@@ -17,7 +17,8 @@ import (
 const absentVersion = "1"
 
 // configuration is the content of an [Apply], as JSON. meta is its metadata, sum its hash.
-// If policies changed it, want is the same as a Go type, and by names the policies.
+// want is the same as a Go type, if policies changed it or [Apply] has it. by names the policies that
+// changed it.
 type configuration struct {
 	content, meta map[string]any
 	sum           uint64
@@ -53,6 +54,7 @@ func (x *execution) apply(ctx context.Context, a Apply) error {
 	if err != nil {
 		return err
 	}
+	config.want = a.Desired
 	if !a.SkipPolicies {
 		if skipped, err := x.mutate(ctx, &config); err != nil || skipped {
 			return err

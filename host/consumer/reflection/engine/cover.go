@@ -70,6 +70,20 @@ func appliedFields(object map[string]any) fieldSet {
 	return fieldSet{}
 }
 
+// HasApplied reports whether a field of a remote object was applied by this reflection, and not set by
+// the provider.
+func HasApplied(remote client.Object, path ...string) bool {
+	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(remote)
+	if err != nil {
+		return false
+	}
+	owned := appliedFields(have)
+	for _, name := range path {
+		owned = owned.field(name)
+	}
+	return owned.tree != nil
+}
+
 func (f fieldSet) field(name string) fieldSet { return f.child("f:" + name) }
 
 func (f fieldSet) child(key string) fieldSet {

@@ -48,9 +48,10 @@ type Remapper interface {
 
 // Replacer is implemented by definitions of kinds with immutable fields. Replaces reports
 // whether no update changes the remote object into the desired one, which is the local
-// object or the result of the policies. Then the remote object is deleted and created again.
+// object, what Apply.Desired says, or the result of the policies. Then the remote object is deleted and
+// created again. notice says, for an event, what that changes for users; empty for none.
 type Replacer interface {
-	Replaces(desired, current client.Object) bool
+	Replaces(desired, current client.Object) (replaces bool, notice string)
 }
 
 // PolicyChooser is implemented by definitions with objects that have a reflection policy of
@@ -90,7 +91,7 @@ type Resource struct {
 	// not those with the ownership labels.
 	RemoteUnmanaged bool
 	RemoteFields    fields.Selector
-	// Related are further local kinds that decisions depend on, as Input.Related.
+	// Related are further kinds that decisions depend on, as Input.Related.
 	Related []Related
 	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
 	// An object that carries the ownership labels but not these belongs to another
@@ -111,14 +112,18 @@ type Resource struct {
 	Workers int
 }
 
-// Related is a local kind that decisions about another kind depend on.
+// Related is a kind that decisions about another kind depend on: a local one, or a remote one.
 type Related struct {
 	Kind Kind
+	// IsRemote selects the objects of this reflection in the remote namespace. Writes of this process
+	// count as changes: they are those of another definition, with which the informer is shared.
+	IsRemote bool
 	// Fields narrows what is watched. Definitions that select the same objects share the
 	// informer. Optional.
 	Fields fields.Selector
 	// Keys returns the names of the local objects that are decided again when a related
-	// object changed. Both are of one namespace, unless the related kind has none. Optional.
+	// object changed. Both are of one namespace or its remote one, unless the related kind has none.
+	// Optional.
 	Keys func(changed client.Object, locals []client.Object) []string
 	// Matches makes Input.Related look up the first object that matches a value, instead of the
 	// object of a name. Optional.
@@ -192,7 +197,7 @@ type Input struct {
 	// the object was not seen (Kind.HasEnded). [AskDependent] finds out.
 	IsDependentLost bool
 	// Related look up objects of Resource.Related, in the same order, by their name in the
-	// namespace of the key, or by Matches. They return nil for absent objects.
+	// namespace of the key or in its remote one, or by Matches. They return nil for absent objects.
 	Related []func(name string) client.Object
 	// IsAwaited is set when another definition waits for this decision ([DecideFirst]).
 	IsAwaited bool
@@ -224,6 +229,8 @@ const (
 	ReasonReflectionDisabled = "ReflectionDisabled"
 	// ReasonThrottled: the provider changes a status more often than it is copied.
 	ReasonThrottled = "StatusThrottled"
+	// ReasonReplaced: the remote object is deleted and created again, which users of it notice.
+	ReasonReplaced = "RemoteObjectReplaced"
 )
 
 // EventWarning and EventNormal are the two event types.

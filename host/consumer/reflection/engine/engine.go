@@ -350,7 +350,11 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 func (e *Engine) checkKinds(resource Resource) error {
 	local, remote := []Kind{namespaceMapKind, resource.Local}, []Kind{resource.Remote}
 	for i := range resource.Related {
-		local = append(local, resource.Related[i].Kind)
+		if resource.Related[i].IsRemote {
+			remote = append(remote, resource.Related[i].Kind)
+		} else {
+			local = append(local, resource.Related[i].Kind)
+		}
 	}
 	if resource.Dependent != nil {
 		remote = append(remote, *resource.Dependent)

@@ -112,8 +112,15 @@ func TestAnUnchangedObjectCostsNoRequest(t *testing.T) {
 }
 
 func TestAContestedObjectIsRevertedWithPauses(t *testing.T) {
+	for name, definition := range map[string]Definition{"by an update": maps{}, "by a replacement": frozen{}} {
+		t.Run(name, func(t *testing.T) { contestObject(t, definition) })
+	}
+}
+
+func contestObject(t *testing.T, definition Definition) {
+	t.Helper()
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
-	w := start(t, local, remote, maps{})
+	w := start(t, local, remote, definition)
 	w.remoteData(t, "settings", "1")
 	rounds := 0
 	require.Eventually(t, func() bool {

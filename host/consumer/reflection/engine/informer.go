@@ -57,6 +57,8 @@ type role struct {
 	number int
 	// isRemote is set for objects of the remote namespace, isOfCluster for objects without a namespace.
 	isRemote, isOfCluster bool
+	// hearsWrites is set for objects that another resource of this process writes.
+	hearsWrites bool
 	// changed is called with each object that was added, changed or removed by another
 	// writer.
 	changed func(*namespaceCaches, client.Object)
@@ -171,7 +173,7 @@ func (i *informers) newInformer(s *selection, key informerKey) *informer {
 	running, cancel := context.WithCancel(i.ctx)
 	added := &informer{key: key, cancel: cancel, subscribers: map[string][]subscriber{}}
 	added.store = newStore(s.kind, added.changed)
-	added.store.filled = added.filled
+	added.store.filled, added.store.wrote = added.filled, added.wrote
 	if s.isRemote {
 		added.store.room = i.room
 	}
@@ -280,6 +282,15 @@ func (i *informer) changed(object client.Object) {
 	if len(subscribers) == 0 {
 		// Nothing asks about it, so that the store would remember it for ever.
 		i.store.forgetLost(namespace, object.GetName())
+	}
+}
+
+// wrote is called by the store with the answer to a write of this process.
+func (i *informer) wrote(object client.Object) {
+	for _, s := range i.of(object.GetNamespace()) {
+		if s.hearsWrites {
+			s.changed(s.caches, object)
+		}
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/watchlist"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // another is [maps] under another name, for objects of another reflection.
@@ -139,6 +141,44 @@ func TestARelatedObjectThatChangesDecidesAgain(t *testing.T) {
 	require.NoError(t, local.Delete(t.Context(), secret))
 	w.remoteData(t, "settings", "absent")
 	w.remoteData(t, "alone", "absent")
+	assert.Empty(t, w.journal.all())
+}
+
+// awaiting mirrors Secrets whose ConfigMap of the same name is reflected.
+type awaiting struct{}
+
+func (awaiting) Resource() Resource {
+	kind := linked{}.Resource().Related[0].Kind
+	related := Related{Kind: maps{}.Resource().Remote, IsRemote: true, Keys: linked{}.Resource().Related[0].Keys}
+	return Resource{Name: "secret", Local: kind, Remote: kind, Policy: offloadingv1beta1.DenyList, Workers: 1, Related: []Related{related}}
+}
+
+func (awaiting) Decide(in Input) ([]Action, error) {
+	switch {
+	case in.Local == nil:
+		return nil, nil
+	case in.Related[0](in.Key.Name) == nil:
+		return []Action{DeleteRemote{}}, nil
+	}
+	return []Action{Apply{Config: corev1apply.Secret(in.Key.Name, in.Facts.RemoteNamespace).WithLabels(owned)}}, nil
+}
+
+// What this process writes is no news for the definition that wrote it, but for those that depend on it.
+func TestARelatedObjectOfTheProviderThatIsReflectedDecidesAgain(t *testing.T) {
+	local, remote := mapped(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}})
+	w := start(t, local, remote, maps{}, awaiting{})
+	w.fence(t, "fence")
+	isThere := func() bool {
+		_, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.Secret{})
+		return ok
+	}
+	assert.False(t, isThere())
+	require.Eventually(t, func() bool { return remote.openWatches() == 2 }, soon, tick, "the informer is shared")
+	parent := localMap("settings", map[string]string{"k": "1"})
+	require.NoError(t, local.Create(t.Context(), parent))
+	require.Eventually(t, isThere, soon, tick)
+	require.NoError(t, local.Delete(t.Context(), parent))
+	require.Eventually(t, func() bool { return !isThere() }, soon, tick)
 	assert.Empty(t, w.journal.all())
 }
 

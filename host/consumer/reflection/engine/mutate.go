@@ -56,6 +56,9 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 		return false, err
 	}
 	next.want, next.by = mutation.Object, mutation.By
+	if next.want == nil {
+		next.want = c.want
+	}
 	*c = next
 	return false, nil
 }
@@ -72,7 +75,8 @@ func (x *execution) withdrawSkipped(ctx context.Context, reason string) error {
 }
 
 // deleteReplaced deletes a remote object that no update changes into the configuration, and
-// reports whether it did. The event of the deletion creates it again.
+// reports whether it did. The event of the deletion creates it again. One that another writer in the
+// provider changes again and again is deleted less and less often.
 func (x *execution) deleteReplaced(ctx context.Context, c *configuration) (bool, error) {
 	replacer, ok := x.definition.(Replacer)
 	if !ok || x.in.Remote == nil {
@@ -82,8 +86,15 @@ func (x *execution) deleteReplaced(ctx context.Context, c *configuration) (bool,
 	if desired == nil {
 		desired = x.in.Local
 	}
-	if !replacer.Replaces(desired, x.in.Remote) {
+	replaces, notice := replacer.Replaces(desired, x.in.Remote)
+	if !replaces {
 		return false, nil
+	}
+	if state := x.states.get(x.in.Key); state.applied == c.sum && x.isContested(state) {
+		return true, nil
+	}
+	if notice != "" {
+		x.recordEvent(RecordEvent{Type: EventNormal, Reason: ReasonReplaced, Message: notice})
 	}
 	return true, x.deleteRemote(ctx)
 }

@@ -53,10 +53,10 @@ func (m *mutator) mutate(_ context.Context, local, _ client.Object, content map[
 // frozen is maps, but of ConfigMaps whose data cannot be changed.
 type frozen struct{ maps }
 
-func (frozen) Replaces(want, there client.Object) bool {
+func (frozen) Replaces(want, there client.Object) (bool, string) {
 	wanted, isMap := want.(*corev1.ConfigMap)
 	copied, isMapToo := there.(*corev1.ConfigMap)
-	return isMap && isMapToo && !stdmaps.Equal(wanted.Data, copied.Data)
+	return isMap && isMapToo && !stdmaps.Equal(wanted.Data, copied.Data), ""
 }
 
 // mutated runs an engine whose policies first give the answer about settings.

@@ -243,8 +243,11 @@ func (r *runner) related(key Key, caches *namespaceCaches) []func(string) client
 	var lookups []func(string) client.Object
 	for i, related := range caches.related {
 		namespace := key.Namespace
-		if r.resource.Related[i].Kind.ClusterScoped {
+		switch {
+		case r.resource.Related[i].Kind.ClusterScoped:
 			namespace = ""
+		case r.resource.Related[i].IsRemote:
+			namespace = caches.ns.remote
 		}
 		matches := r.resource.Related[i].Matches
 		lookups = append(lookups, func(value string) client.Object {

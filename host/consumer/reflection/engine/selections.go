@@ -50,9 +50,13 @@ func (r *runner) newSelections() selections {
 	s.local.perNamespace = r.resource.LocalPerNamespace
 	for i := range r.resource.Related {
 		related := &r.resource.Related[i]
-		s.related = append(s.related, follow(identified(selection{
+		selected := identified(selection{
 			client: local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind),
-		}), role{isOfCluster: related.Kind.ClusterScoped, changed: func(c *namespaceCaches, object client.Object) {
+		})
+		if related.IsRemote {
+			selected = r.remoteSelection(related.Kind)
+		}
+		s.related = append(s.related, follow(selected, role{isOfCluster: related.Kind.ClusterScoped, hearsWrites: related.IsRemote, changed: func(c *namespaceCaches, object client.Object) {
 			if related.Keys == nil || !c.isHeard() {
 				return
 			}

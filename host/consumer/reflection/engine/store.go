@@ -30,8 +30,10 @@ type store struct {
 	// changed is called, outside the lock, with each object that another writer added,
 	// changed or removed.
 	changed func(client.Object)
-	// filled is called after the first list. Optional.
+	// filled is called after the first list, and wrote, outside the lock, with each answer that is assumed.
+	// Optional.
 	filled func()
+	wrote  func(client.Object)
 
 	mu      sync.RWMutex
 	objects objects
@@ -117,18 +119,25 @@ func (s *store) find(namespace string) (found []*stored) {
 // Assume stores the answer to a write of this process.
 func (s *store) Assume(obj client.Object) {
 	s.transform(obj)
-	name, kept := client.ObjectKeyFromObject(obj), s.wrap(obj)
+	if s.assume(client.ObjectKeyFromObject(obj), s.wrap(obj)) && s.wrote != nil {
+		s.wrote(obj)
+	}
+}
+
+// assume reports whether it stores the object.
+func (s *store) assume(name types.NamespacedName, kept *stored) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen != "" && !newerVersion(kept.version, s.seen) {
-		return
+		return false
 	}
 	s.raiseNewest(kept.version)
 	if have := s.objects.get(name); have != nil && !newerVersion(kept.version, have.version) {
-		return
+		return false
 	}
 	s.set(name, kept)
 	s.assumed[name] = append(s.assumed[name], kept.version)
+	return true
 }
 
 // AssumeDeleted records that the object with this UID is being deleted.

@@ -33,9 +33,9 @@ var configMap = kind[*corev1.ConfigMap]{
 	toRemote: remote.ConfigMapName,
 	toLocal:  remote.LocalConfigMapName,
 	// The content of an immutable ConfigMap cannot be updated.
-	replaces: func(desired, current *corev1.ConfigMap) bool {
+	replaces: func(desired, current *corev1.ConfigMap) (bool, string) {
 		return isSet(current.Immutable) && (!isSet(desired.Immutable) || !maps.Equal(desired.Data, current.Data) ||
-			!equality.Semantic.DeepEqual(desired.BinaryData, current.BinaryData))
+			!equality.Semantic.DeepEqual(desired.BinaryData, current.BinaryData)), ""
 	},
 }
 

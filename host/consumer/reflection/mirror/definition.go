@@ -27,6 +27,8 @@ type Options struct {
 	// Class is the provider's class of remote objects of kinds that have one: the load
 	// balancer class of Services, the ingress class of Ingresses. Empty sets none.
 	Class string
+	// WithheldTypes are the types of Secrets that are not reflected, beside the tokens of service accounts.
+	WithheldTypes []string
 	// LocalPods returns the pod CIDRs of the consumer, and whether addresses of endpoints are
 	// translated for the provider. nil: they are not.
 	LocalPods func() ([]netip.Prefix, bool)
@@ -85,15 +87,20 @@ type kind[T client.Object] struct {
 	perNamespace bool
 	// ignore returns why objects of a key are left as they are, or "". Optional.
 	ignore func(in engine.Input) string
+	// awaits returns the name of a Service that must be reflected before a local object is, or "". Optional.
+	awaits func(local T, in engine.Input) string
 	// purpose returns what a remote object is for that Longshore keeps for something else, or "".
 	// Optional.
 	purpose func(current T) string
 	// withhold returns why a local object must not be in the provider, or "". The reason
 	// is recorded as an event. Optional.
-	withhold func(local T) string
+	withhold func(local T, o Options) string
 	// replaces reports whether the remote object must be deleted and created again,
-	// because an update cannot change it into what is desired. Optional.
-	replaces func(desired, current T) bool
+	// because an update cannot change it into what is desired, and what users notice of that. Optional.
+	replaces func(desired, current T) (replaces bool, notice string)
+	// desired returns the local object with what the options change of the fields that replaces reads.
+	// Optional.
+	desired func(local T, o Options) T
 	// policy returns the reflection policy of a local object, and the object whose
 	// annotations it evaluates; d is the configured one. Optional.
 	policy func(local T, in engine.Input, d offloadingv1beta1.ReflectionType) (offloadingv1beta1.ReflectionType, client.Object)
@@ -153,7 +160,7 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 		return []engine.Action{action}, nil
 	}
 	if d.kind.withhold != nil && hasLocal && !in.Skipped {
-		if reason := d.kind.withhold(local); reason != "" {
+		if reason := d.kind.withhold(local, d.options); reason != "" {
 			return withhold(in, reason), nil
 		}
 	}
@@ -163,9 +170,17 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	if !hasLocal || in.Skipped {
 		return withdraw(in), nil
 	}
+	if d.kind.awaits != nil {
+		if service := d.kind.awaits(local, in); service != "" {
+			return await(in, service), nil
+		}
+	}
 	actions, err := d.apply(local, in)
 	if err != nil {
 		return nil, err
+	}
+	if _, hasWaited := in.Memory.(waiting); hasWaited {
+		actions = append(actions, engine.Remember{})
 	}
 	current, hasRemote := in.Remote.(T)
 	if d.kind.report == nil || !hasRemote {
@@ -182,7 +197,11 @@ func (d *definition[T]) apply(local T, in engine.Input) ([]engine.Action, error)
 	if err != nil && !errors.As(err, &leftOut) {
 		return nil, err
 	}
-	actions := []engine.Action{engine.Apply{Config: config}}
+	apply := engine.Apply{Config: config}
+	if d.kind.desired != nil {
+		apply.Desired = d.kind.desired(local, d.options)
+	}
+	actions := []engine.Action{apply}
 	if leftOut != nil {
 		actions = append(actions, engine.RecordEvent{
 			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
@@ -287,11 +306,11 @@ func (d *definition[T]) ToLocal(name string) string {
 }
 
 // Replaces implements engine.Replacer.
-func (d *definition[T]) Replaces(want, there client.Object) bool {
-	if d.kind.replaces == nil {
-		return false
-	}
+func (d *definition[T]) Replaces(want, there client.Object) (replaces bool, notice string) {
 	desired, isKind := want.(T)
 	current, isKindToo := there.(T)
-	return isKind && isKindToo && d.kind.replaces(desired, current)
+	if d.kind.replaces == nil || !isKind || !isKindToo {
+		return false, ""
+	}
+	return d.kind.replaces(desired, current)
 }

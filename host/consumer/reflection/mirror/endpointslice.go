@@ -20,6 +20,7 @@ const (
 	relatedService = iota
 	relatedNode
 	relatedIP
+	relatedSentService
 )
 
 // endpointSlice mirrors EndpointSlices as ShadowEndpointSlices, of which the provider makes
@@ -33,13 +34,7 @@ var endpointSlice = kind[*discoveryv1.EndpointSlice]{
 		NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowEndpointSliceList{} },
 	},
 	related: []engine.Related{
-		relatedService: {
-			Kind: engine.Kind{
-				New:     func() client.Object { return &corev1.Service{} },
-				NewList: func() client.ObjectList { return &corev1.ServiceList{} },
-			},
-			Keys: slicesOfService,
-		},
+		relatedService: localServices(slicesOfService),
 		relatedNode: {
 			Kind: engine.Kind{
 				New:           func() client.Object { return &corev1.Node{} },
@@ -56,6 +51,14 @@ var endpointSlice = kind[*discoveryv1.EndpointSlice]{
 			},
 			Keys: slicesWithIP, Matches: isOfAddress,
 		},
+		relatedSentService: sentServices(slicesOfService),
+	},
+	awaits: func(local *discoveryv1.EndpointSlice, in engine.Input) string {
+		name := local.Labels[discoveryv1.LabelServiceName]
+		if name == "" || engine.IsAnnotated(local) || in.Related[relatedSentService](name) != nil {
+			return ""
+		}
+		return name
 	},
 	forge: func(local *discoveryv1.EndpointSlice, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
 		nodeOf := func(name string) *corev1.Node {

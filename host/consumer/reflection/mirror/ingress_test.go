@@ -24,6 +24,7 @@ func TestTheClassOfAnIngressIsTheProviders(t *testing.T) {
 	for name, class := range map[string]string{"without a class of the provider": "", "with a class of the provider": "nginx"} {
 		t.Run(name, func(t *testing.T) {
 			in := input(local, nil)
+			in.Related = lookups(nil, nil)
 			in.Annotations = map[string]string{"kubernetes.io/ingress.class": "consumer-class", "example.com/team": "shop"}
 			got := &networkingv1.Ingress{}
 			applied(t, define(ingress, class), in, got)

@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,16 +29,19 @@ var secret = kind[*corev1.Secret]{
 		}
 		return ""
 	},
-	withhold: func(local *corev1.Secret) string {
-		if local.Type == corev1.SecretTypeServiceAccountToken {
+	withhold: func(local *corev1.Secret, o Options) string {
+		switch {
+		case local.Type == corev1.SecretTypeServiceAccountToken:
 			return "it is the token of a service account of this cluster"
+		case slices.Contains(o.WithheldTypes, string(local.Type)):
+			return "Secrets of type " + string(local.Type) + " are of use in this cluster only; the chart's value reflection.secretTypesNotReflected lists these types"
 		}
 		return ""
 	},
 	// Neither the type of a Secret nor the content of an immutable one can be updated.
-	replaces: func(desired, current *corev1.Secret) bool {
+	replaces: func(desired, current *corev1.Secret) (bool, string) {
 		return remote.SecretType(desired) != current.Type ||
-			isSet(current.Immutable) && (!isSet(desired.Immutable) || !equality.Semantic.DeepEqual(desired.Data, current.Data))
+			isSet(current.Immutable) && (!isSet(desired.Immutable) || !equality.Semantic.DeepEqual(desired.Data, current.Data)), ""
 	},
 }
 

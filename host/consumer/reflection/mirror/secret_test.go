@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
 func secretOf(secretType corev1.SecretType) *corev1.Secret {
@@ -17,6 +18,7 @@ func secretOf(secretType corev1.SecretType) *corev1.Secret {
 
 func TestSecretsThatStayInTheirCluster(t *testing.T) {
 	token := func() client.Object { return secretOf(corev1.SecretTypeServiceAccountToken) }
+	ofType := func(name corev1.SecretType) client.Object { return secretOf(name) }
 	opaque := func() client.Object { return secretOf(corev1.SecretTypeOpaque) }
 	podToken := managed(opaque())
 	podToken.GetLabels()["offloading.liqo.io/service-account-name"] = "default"
@@ -34,15 +36,21 @@ func TestSecretsThatStayInTheirCluster(t *testing.T) {
 		"a service account's token with an unmanaged namesake":     {input(token(), opaque()), []string{engine.ReasonReflectionDisabled}},
 		"a service account's token whose copy is being deleted":    {input(token(), deleting(managed(opaque()))), []string{engine.ReasonReflectionDisabled}},
 		"a service account's token that is skipped":                {skippedToken, []string{"delete"}},
+		"a release of Helm":                                        {input(ofType("helm.sh/release.v1"), managed(opaque())), []string{engine.ReasonReflectionDisabled, "delete"}},
+		"a bootstrap token":                                        {input(ofType(corev1.SecretTypeBootstrapToken), nil), []string{engine.ReasonReflectionDisabled}},
+		"a registry's password":                                    {input(ofType(corev1.SecretTypeDockerConfigJson), nil), []string{"apply"}},
 		"a remote Secret with the tokens of a pod is not a mirror": {input(nil, podToken), []string{"keep: the remote object is for the tokens of a remote pod"}},
 		"a Secret with the name of a pod's tokens":                 {input(opaque(), podToken), []string{engine.ReasonFailedReflection}},
 		"a skipped Secret with the name of a pod's tokens":         {skippedNamesake, []string{"keep: the remote object is for the tokens of a remote pod"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, steps(t, define(secret, ""), tc.in))
+			d := define(secret, "")
+			d.options.WithheldTypes = remote.WithheldSecretTypes()
+			assert.Equal(t, tc.want, steps(t, d, tc.in))
 		})
 	}
+	assert.Equal(t, []string{"apply"}, steps(t, define(secret, ""), input(ofType("helm.sh/release.v1"), nil)), "switched on again")
 }
 
 func TestSecretsThatAreReplaced(t *testing.T) {

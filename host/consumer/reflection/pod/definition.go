@@ -1,5 +1,5 @@
 // Package pod is Pod flow, stage 5: the definition with which the reflection engine offloads
-// pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the status.
+// pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the status
 // of the remote pod is written to the local pod, and both ends are deleted in order.
 //
 // The package decides and sends nothing. The spec of a ShadowPod is built when it is created.
@@ -104,11 +104,18 @@ func nodeNameOf(object client.Object) fields.Set {
 	return fields.Set{nodeNameField: pod.Spec.NodeName}
 }
 
-// trimShadowPod drops the spec, except the fields that may change: some hundred bytes a pod.
+// trimShadowPod drops the spec, except the fields that may change and the address of the API server:
+// some hundred bytes a pod.
 func trimShadowPod(object client.Object) {
-	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
-		shadow.Spec.Pod = podupdate.Trim(&shadow.Spec.Pod)
+	shadow, ok := object.(*offloadingv1beta1.ShadowPod)
+	if !ok {
+		return
 	}
+	trimmed := podupdate.Trim(&shadow.Spec.Pod)
+	if len(trimmed.Containers) > 0 {
+		trimmed.Containers[0].Env = remote.APIServerVariables(shadow.Spec.Pod.Containers[0].Env)
+	}
+	shadow.Spec.Pod = trimmed
 }
 
 // hasEnded reports whether a remote pod runs no container: the API server sets the grace period to 0

@@ -30,6 +30,8 @@ const (
 	// ReasonPolicySkipped: a policy failed, and its failure policy (Ignore or LastGood) lets
 	// the pod pass without it. Events only.
 	ReasonPolicySkipped = "PolicySkipped"
+	// ReasonTokensLeftOut: the remote pod lacks tokens for other audiences. Events only.
+	ReasonTokensLeftOut = "TokensLeftOut"
 )
 
 // tokens is the name of the resource with the tokens of pods.
@@ -100,10 +102,25 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 		engine.Remember{Value: o.memory},
 		engine.Requeue{After: labelDelay, Reason: waitStatusForLabel},
 	}
+	if left := remote.TokensLeftOut(o.local, origin); len(left) > 0 {
+		actions = append(actions, engine.RecordEvent{
+			Type: engine.EventWarning, Reason: ReasonTokensLeftOut, Message: DescribeTokensLeftOut(left, o.in.Facts.ProviderClusterID),
+		})
+	}
 	if desired.warning != "" {
 		actions = append(actions, engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonPolicySkipped, Message: desired.warning})
 	}
 	return actions, nil
+}
+
+// DescribeTokensLeftOut says which tokens a remote pod lacks, and who can send them.
+func DescribeTokensLeftOut(left []remote.LeftOutToken, providerClusterID string) string {
+	var parts []string
+	for _, token := range left {
+		parts = append(parts, token.String())
+	}
+	return "In cluster " + providerClusterID + " " + strings.Join(parts, ", and ") +
+		": tokens of service accounts do not leave this cluster. An operator can send those for other audiences with the chart's value virtualKubelet.apiServerAccess.audienceTokens."
 }
 
 // waitForPolicy reports, in the pod's status and in an event, which policy fails.

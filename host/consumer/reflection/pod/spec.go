@@ -65,7 +65,11 @@ func (d *Definition) updateSpec(ctx context.Context, o observation, fields podup
 			engine.Requeue{After: time.Second, Reason: waitRefusedChange},
 		}
 	}
-	desired, denied, err := d.forge(ctx, o, d.options.Origin)
+	// An ephemeral container shares the tokens of the remote pod, so it gets the API server of the other
+	// containers, whose address may have changed since.
+	origin := d.options.Origin
+	origin.APIServer = remote.APIServerOf(&o.shadow.Spec.Pod)
+	desired, denied, err := d.forge(ctx, o, origin)
 	switch {
 	case err != nil:
 		return refuse(err.Error())

@@ -12,6 +12,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 )
@@ -157,4 +158,61 @@ func TestARefusedChangeIsTriedAgainLater(t *testing.T) {
 	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
 	assert.Len(t, specPatch(t, actions), 2, "another change is tried at once")
+}
+
+// A debug container of a pod with tokens of the consumer would present them to the provider's API server
+// without the variables. It gets those of the pod, also after the address has changed.
+func TestAnEphemeralContainerGetsTheAPIServerOfItsPod(t *testing.T) {
+	const was = "api.rome.example.com"
+	for name, tc := range map[string]struct {
+		atCreation remote.APIServer
+		want       string
+	}{
+		"a pod with tokens":    {remote.APIServer{Host: was, Port: "6443"}, was},
+		"a pod without tokens": {remote.APIServer{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			created := origin()
+			created.APIServer = tc.atCreation
+			shadow := shadowPod(madeFrom(localPod()))
+			shadow.Spec.Pod = remote.PodDraft(localPod(), "shop-rome", created).Spec.Pod
+			trimShadowPod(shadow)
+			d := definition(&policies{})
+			d.options.APIServer = func() (remote.APIServer, error) {
+				return remote.APIServer{Host: "new.rome.example.com", Port: "6443"}, nil
+			}
+			actions, err := decide(t.Context(), d, input(localPod(debugContainer), shadow, nil))
+			require.NoError(t, err)
+			var added []corev1.EphemeralContainer
+			require.NoError(t, json.Unmarshal([]byte(specPatch(t, actions)["/spec/pod/ephemeralContainers"]), &added))
+			require.Len(t, added, 1)
+			hosts := map[string]string{}
+			for _, variable := range added[0].Env {
+				hosts[variable.Name] = variable.Value
+			}
+			assert.Equal(t, tc.want, hosts["KUBERNETES_SERVICE_HOST"])
+			assert.Equal(t, tc.want == "", len(hosts) == 0, hosts)
+		})
+	}
+}
+
+// A token that a pod asks for does not vanish in silence.
+func TestTokensThatAreLeftOutAreReported(t *testing.T) {
+	withToken := func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "aws", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "sts.amazonaws.com"}}},
+		}}}}
+	}
+	actions, err := decide(t.Context(), definition(&policies{}), input(localPod(withToken), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait StatusForLabel, event TokensLeftOut", summary(actions))
+	event, isEvent := actions[len(actions)-1].(engine.RecordEvent)
+	require.True(t, isEvent)
+	assert.Contains(t, event.Message, `In cluster milan volume "aws" has no token for audience "sts.amazonaws.com": `)
+
+	d := definition(&policies{})
+	d.options.Origin.AudienceTokens = true
+	actions, err = decide(t.Context(), d, input(localPod(withToken), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait StatusForLabel", summary(actions))
 }
