@@ -285,9 +285,7 @@ func TestADeletedBindingIsReleasedAndCreatedAgain(t *testing.T) {
 // Another controller adds its finalizer, which the cache does not have yet.
 func TestFinalizersOfOthersStay(t *testing.T) {
 	o := cluster(func(o *objects) { o.granted(); o.offloading = nil })
-	s, err := scheme.New()
-	require.NoError(t, err)
-	stored := fake.NewClientBuilder().WithScheme(s).WithObjects(o.existing()...).Build()
+	stored := fakeclient.Builder(o.existing()...).Build()
 	stale := interceptor.NewClient(stored, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			err := c.List(ctx, list, options...)
@@ -301,7 +299,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 		},
 	})
 	r := &Reconciler{Client: stale, APIReader: stale, Events: events.NewFakeRecorder(10), Pods: on("milan-1"), Clock: testclock.NewFakePassiveClock(time.Now())}
-	_, err = r.Reconcile(t.Context(), request("shop"))
+	_, err := r.Reconcile(t.Context(), request("shop"))
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	_, err = r.Reconcile(t.Context(), request("shop"))
 	require.NoError(t, err)
