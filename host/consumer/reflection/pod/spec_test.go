@@ -205,7 +205,7 @@ func TestTokensThatAreLeftOutAreReported(t *testing.T) {
 	}
 	actions, err := decide(t.Context(), definition(&policies{}), input(localPod(withToken), nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait StatusForLabel, event TokensLeftOut", summary(actions))
+	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel, event TokensLeftOut", summary(actions))
 	event, isEvent := actions[len(actions)-1].(engine.RecordEvent)
 	require.True(t, isEvent)
 	assert.Contains(t, event.Message, `In cluster milan volume "aws" has no token for audience "sts.amazonaws.com": `)
@@ -214,5 +214,5 @@ func TestTokensThatAreLeftOutAreReported(t *testing.T) {
 	d.options.Origin.AudienceTokens = true
 	actions, err = decide(t.Context(), d, input(localPod(withToken), nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait StatusForLabel", summary(actions))
+	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel", summary(actions))
 }
