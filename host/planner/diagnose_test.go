@@ -46,6 +46,7 @@ func checkDiagnoses(t *testing.T, rows map[string]diagnosed) {
 	for name, tc := range rows {
 		t.Run(name, func(t *testing.T) {
 			o := planner.Observed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}, Offloading: &offloadingv1beta1.NamespaceOffloading{}}
+			o.Pod.Spec.Containers = []corev1.Container{{Name: "web"}}
 			tc.observe(&o)
 			found := planner.Diagnose(o)
 			if tc.message == "" {
@@ -166,6 +167,10 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 			sent(o)
 			o.RemotePod.Status.Phase, o.RemotePod.Status.Reason, o.RemotePod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
 		}, planner.Running, "Evicted", planner.Owner, "low on memory"},
+		"a container that the provider added has failed": {func(o *planner.Observed) {
+			sent(o)
+			o.RemotePod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web"}, {Name: "proxy", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}
+		}, planner.Running, planner.ReasonError, planner.ProviderOperator, `Container "proxy", which is not in the spec of the pod and was added to the remote pod, ended with exit code 3`},
 		"a container has failed": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}

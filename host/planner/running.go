@@ -92,16 +92,21 @@ func diagnoseReplacement(o Observed) *Diagnosis {
 // diagnoseContainers reports the first container that does not run, or a pod that has failed.
 func diagnoseContainers(o Observed) *Diagnosis {
 	p := o.remotePod()
+	injected := local.InjectedContainers(&p.Status, &o.Pod.Spec)
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
 			waiting, terminated := c.State.Waiting, c.State.Terminated
+			name, who := fmt.Sprintf("Container %q", c.Name), Owner
+			if slices.Contains(injected, c.Name) {
+				name, who = name+", which is not in the spec of the pod and was added to the remote pod,", ProviderOperator
+			}
 			switch {
 			case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-				message := fmt.Sprintf("Container %q waits: %s", c.Name, cmp.Or(waiting.Message, waiting.Reason))
-				return newDiagnosis(Running, waiting.Reason, Owner, "%s%s%s", message, describeLastEnd(c), describePullSecrets(o, waiting.Reason))
+				message := fmt.Sprintf("%s waits: %s", name, cmp.Or(waiting.Message, waiting.Reason))
+				return newDiagnosis(Running, waiting.Reason, who, "%s%s%s", message, describeLastEnd(c), describePullSecrets(o, waiting.Reason))
 			case terminated != nil && terminated.ExitCode != 0:
-				return newDiagnosis(Running, cmp.Or(terminated.Reason, ReasonError), Owner, "Container %q ended with exit code %d. %s", c.Name, terminated.ExitCode, terminated.Message)
+				return newDiagnosis(Running, cmp.Or(terminated.Reason, ReasonError), who, "%s ended with exit code %d. %s", name, terminated.ExitCode, terminated.Message)
 			}
 		}
 	}

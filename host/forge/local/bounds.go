@@ -19,8 +19,7 @@ import (
 const (
 	// maxText bounds each text of a pod's status, in bytes: a container's last message has as many.
 	maxText = 4096
-	// maxItems bounds each list of a pod's status. One of containers may have those of the local pod, if they are
-	// more.
+	// maxItems bounds each list of a pod's status but those of containers, which have the local pod's.
 	maxItems = 128
 )
 
@@ -36,7 +35,7 @@ func boundStatus(status *corev1.PodStatus, in PodStatusInput) {
 	if len(status.Conditions) > maxItems {
 		dropConditions(status, spec)
 	}
-	keepContainersOf(status, spec, maxItems)
+	keepContainersOf(status, spec)
 	bound(reflect.ValueOf(status).Elem())
 	if !slices.Contains([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}, status.Phase) {
 		status.Phase = corev1.PodUnknown

@@ -131,7 +131,7 @@ func TestAHostileStatusIsBounded(t *testing.T) {
 	}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		"cpu": resource.MustParse("1"), "memory": resource.MustParse("1"), "example.com/gpu": resource.MustParse("1"),
-	}}}}}}
+	}}}, {Name: "other"}}}}
 	status := local.PodStatus(local.PodStatusInput{Local: pod, Remote: remote, ExtraRestarts: 7, Now: now})
 	assert.Equal(t, corev1.PodUnknown, status.Phase)
 	assert.Len(t, status.Reason, 4096)
@@ -142,12 +142,13 @@ func TestAHostileStatusIsBounded(t *testing.T) {
 	web := status.ContainerStatuses[0]
 	assert.EqualValues(t, math.MaxInt32, web.RestartCount)
 	assert.EqualValues(t, 7, status.ContainerStatuses[1].RestartCount)
+	assert.Len(t, status.ContainerStatuses, 2)
 	assert.Nil(t, web.User)
 	assert.Nil(t, web.VolumeMounts[0].VolumeStatus)
 	assert.Nil(t, status.VolumeHealth)
 	require.Len(t, web.AllocatedResourcesStatus, 1)
 	assert.Len(t, web.AllocatedResourcesStatus[0].Resources, 1)
-	assert.LessOrEqual(t, len(status.InitContainerStatuses), 128)
+	assert.Empty(t, status.InitContainerStatuses)
 	data, err := json.Marshal(status)
 	require.NoError(t, err)
 	assert.Less(t, len(data), 64<<10)

@@ -32,24 +32,21 @@ func TestAContainerThatMayNotRestartStaysTerminated(t *testing.T) {
 		code      int32
 		stays     bool
 	}{
-		"never":                                    {policy: corev1.RestartPolicyNever, stays: true},
-		"on failure, and it succeeded":             {policy: corev1.RestartPolicyOnFailure, stays: true},
-		"on failure, and it failed":                {policy: corev1.RestartPolicyOnFailure, code: 1},
-		"always":                                   {policy: corev1.RestartPolicyAlways},
-		"always is the default":                    {},
-		"never, but this one always":               {policy: corev1.RestartPolicyNever, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
-		"always, but this one never":               {policy: corev1.RestartPolicyAlways, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever)}, stays: true},
-		"a rule for its exit code":                 {policy: corev1.RestartPolicyNever, code: 42, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart, in, 42)}},
-		"a rule for another exit code":             {policy: corev1.RestartPolicyNever, code: 1, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart, in, 42)}, stays: true},
-		"a rule for all other exit codes":          {policy: corev1.RestartPolicyNever, code: 1, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart, notIn, 42)}},
-		"an exit that restarts all containers":     {policy: corev1.RestartPolicyNever, container: corev1.Container{RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestartAllContainers, in, 42)}},
-		"a container that is not in the pod stays": {container: corev1.Container{Name: "other"}, stays: true},
+		"never":                                {policy: corev1.RestartPolicyNever, stays: true},
+		"on failure, and it succeeded":         {policy: corev1.RestartPolicyOnFailure, stays: true},
+		"on failure, and it failed":            {policy: corev1.RestartPolicyOnFailure, code: 1},
+		"always":                               {policy: corev1.RestartPolicyAlways},
+		"always is the default":                {},
+		"never, but this one always":           {policy: corev1.RestartPolicyNever, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
+		"always, but this one never":           {policy: corev1.RestartPolicyAlways, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever)}, stays: true},
+		"a rule for its exit code":             {policy: corev1.RestartPolicyNever, code: 42, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart, in, 42)}},
+		"a rule for another exit code":         {policy: corev1.RestartPolicyNever, code: 1, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart, in, 42)}, stays: true},
+		"a rule for all other exit codes":      {policy: corev1.RestartPolicyNever, code: 1, container: corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart, notIn, 42)}},
+		"an exit that restarts all containers": {policy: corev1.RestartPolicyNever, container: corev1.Container{RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestartAllContainers, in, 42)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if tc.container.Name == "" {
-				tc.container.Name = "web"
-			}
+			tc.container.Name = "web"
 			pod := &corev1.Pod{
 				Spec:   corev1.PodSpec{RestartPolicy: tc.policy, Containers: []corev1.Container{tc.container}},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "web", State: state(tc.code)}}},

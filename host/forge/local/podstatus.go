@@ -48,10 +48,11 @@ type PodStatusInput struct {
 	Now            time.Time
 }
 
-// PodStatus builds the status of a local pod: the whole remote status, within bounds,
-// with the addresses and restart counts of the consumer.
+// PodStatus builds the status of a local pod: the remote status, within bounds, of the containers
+// that the local pod has, with the addresses and restart counts of the consumer.
 func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	status := in.Remote.Status.DeepCopy()
+	injected := InjectedContainers(status, &in.Local.Spec)
 	boundStatus(status, in)
 	mapAddresses(status, in)
 	status.HostIP = in.NodeIP
@@ -64,6 +65,10 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 		status.ContainerStatuses[i].RestartCount = int32(min(max(count, 0), math.MaxInt32))
 	}
 	keepTerminatedContainers(status, in)
+	keepContainersOf(status, &in.Local.Spec) // An earlier version copied all.
+	if len(injected) > 0 {
+		followOwnContainers(status, in)
+	}
 	fit(status, &in.Local.Spec)
 	keepLocalConditions(status, in)
 	translatePodGenerations(status, in)

@@ -32,8 +32,12 @@ func remotePod() *corev1.Pod {
 func TestPodStatusIsTheRemoteOneWithLocalAddresses(t *testing.T) {
 	remote := remotePod()
 	before := remote.DeepCopy()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web"}}, InitContainers: []corev1.Container{{Name: "init"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+	}}
 	status := local.PodStatus(local.PodStatusInput{
-		Local: &corev1.Pod{}, Remote: remote, NodeIP: "127.0.0.9", ExtraRestarts: 2, Now: now,
+		Local: pod, Remote: remote, NodeIP: "127.0.0.9", ExtraRestarts: 2, Now: now,
 		MapIP: func(ip string) string { return ip + "0" },
 	})
 	want := before.Status.DeepCopy()

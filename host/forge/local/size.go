@@ -19,8 +19,7 @@ const (
 )
 
 // fit cuts a status that has no room: first its messages, then conditions that neither Kubernetes nor a
-// readiness gate of the pod knows, then containers that the local pod does not have and details of the
-// others. The phase, the conditions of Kubernetes and the states of the pod's containers stay.
+// readiness gate of the pod knows, then details of containers. The phase, the conditions of Kubernetes and the states of the pod's containers stay.
 func fit(status *corev1.PodStatus, spec *corev1.PodSpec) {
 	room := statusRoom + containerRoom*(len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
 	for _, cut := range []func(*corev1.PodStatus, *corev1.PodSpec){cutMessages, dropConditions, dropDetails} {
@@ -59,9 +58,8 @@ func dropConditions(status *corev1.PodStatus, spec *corev1.PodSpec) {
 	})
 }
 
-// dropDetails leaves the first status of each container of the pod, without lists and long texts.
-func dropDetails(status *corev1.PodStatus, spec *corev1.PodSpec) {
-	keepContainersOf(status, spec, 0)
+// dropDetails drops lists and long texts of the containers' statuses.
+func dropDetails(status *corev1.PodStatus, _ *corev1.PodSpec) {
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range statuses {
 			s := &statuses[i]
@@ -74,12 +72,9 @@ func dropDetails(status *corev1.PodStatus, spec *corev1.PodSpec) {
 	}
 }
 
-// keepContainersOf leaves the first status of each container of the pod in the lists that have more than limit.
-func keepContainersOf(status *corev1.PodStatus, spec *corev1.PodSpec, limit int) {
+// keepContainersOf leaves the first status of each container of the pod.
+func keepContainersOf(status *corev1.PodStatus, spec *corev1.PodSpec) {
 	keep := func(statuses *[]corev1.ContainerStatus, count int, nameOf func(int) string) {
-		if len(*statuses) <= limit {
-			return
-		}
 		missing := map[string]bool{}
 		for i := range count {
 			missing[nameOf(i)] = true

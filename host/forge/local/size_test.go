@@ -57,7 +57,6 @@ func largestReported(containers int) *corev1.PodStatus {
 		Phase: corev1.PodRunning, Message: strings.Repeat("m", 1024), Reason: "Evicted", StartTime: &at,
 		ContainerStatuses: of("web", containers), InitContainerStatuses: of("init", containers), EphemeralContainerStatuses: of("debug", containers),
 	}
-	status.ContainerStatuses = append(status.ContainerStatuses, of("injected", 2)...)
 	for _, kind := range []corev1.PodConditionType{
 		corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers, corev1.DisruptionTarget, corev1.PodResizePending,
 		"example.com/gate", "mesh.example.com/Ready", "cloud.example.com/TargetHealth",
@@ -79,7 +78,7 @@ func TestAnHonestStatusHasRoom(t *testing.T) {
 }
 
 // Every container of a pod has its status: kubectl shows how many of them are ready. Containers that the
-// provider adds are left out of a long list.
+// provider adds have none.
 func TestAllContainersOfALargePodHaveAStatus(t *testing.T) {
 	for _, containers := range []int{127, 128, 129, 300} {
 		t.Run(fmt.Sprint(containers, " of each sort"), func(t *testing.T) {
@@ -244,7 +243,6 @@ func TestWhatIsCutFirst(t *testing.T) {
 			Phase: corev1.PodRunning, Message: strings.Repeat("m", 512),
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "web-0", Ready: true, Image: "nginx", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(earlier)}}},
-				{Name: "injected", Ready: true},
 			},
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: strings.Repeat("r", 512)}, {Type: "example.com/gate", Status: corev1.ConditionTrue}},
 		}
@@ -257,19 +255,19 @@ func TestWhatIsCutFirst(t *testing.T) {
 		return local.PodStatus(local.PodStatusInput{Local: podOf(1), Remote: &corev1.Pod{Status: reported}, Now: now})
 	}
 	for name, tc := range map[string]struct {
-		conditions, bytes, mounts                       int
-		message, conditionsLeft, mountsLeft, containers int
+		conditions, bytes, mounts           int
+		message, conditionsLeft, mountsLeft int
 	}{
-		"nothing":  {conditions: 5, bytes: 1024, mounts: 10, message: 512, conditionsLeft: 7, mountsLeft: 10, containers: 2},
-		"messages": {conditions: 50, bytes: 2048, mounts: 10, message: 256, conditionsLeft: 52, mountsLeft: 10, containers: 2},
-		"then conditions that Kubernetes has not":      {conditions: 120, bytes: 2048, mounts: 40, message: 256, conditionsLeft: 2, mountsLeft: 40, containers: 2},
-		"then details, and containers of the provider": {conditions: 120, bytes: 2048, mounts: 100, message: 256, conditionsLeft: 2, mountsLeft: 0, containers: 1},
+		"nothing":  {conditions: 5, bytes: 1024, mounts: 10, message: 512, conditionsLeft: 7, mountsLeft: 10},
+		"messages": {conditions: 50, bytes: 2048, mounts: 10, message: 256, conditionsLeft: 52, mountsLeft: 10},
+		"then conditions that Kubernetes has not": {conditions: 120, bytes: 2048, mounts: 40, message: 256, conditionsLeft: 2, mountsLeft: 40},
+		"then details": {conditions: 120, bytes: 2048, mounts: 100, message: 256, conditionsLeft: 2, mountsLeft: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := status(tc.conditions, tc.bytes, tc.mounts)
 			assert.Len(t, got.Message, tc.message)
 			assert.Len(t, got.Conditions, tc.conditionsLeft)
-			require.Len(t, got.ContainerStatuses, tc.containers)
+			require.Len(t, got.ContainerStatuses, 1)
 			assert.Len(t, got.ContainerStatuses[0].VolumeMounts, tc.mountsLeft)
 			assert.Equal(t, corev1.PodRunning, got.Phase)
 			assert.True(t, local.IsReady(got))

@@ -216,6 +216,8 @@ func summary(actions []engine.Action) string {
 			out = append(out, "create")
 		case engine.PatchLocal:
 			out = append(out, "label")
+		case engine.PatchRemoteSpec:
+			out = append(out, fmt.Sprintf("spec %s=%v", a.Operations[0].Path, a.Operations[0].Value))
 		case engine.PatchRemote:
 			out = append(out, "patch"+changes(a.Labels)+changes(a.Annotations))
 		case engine.DeleteRemote:

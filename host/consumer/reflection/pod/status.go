@@ -109,7 +109,9 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 		return append(actions, engine.Keep{Reason: keepNothingReported})
 	}
 	actions = append(actions, d.noteReportedEnd(o, status.Phase, status.Reason)...)
+	actions = append(actions, o.reportInjected()...)
 	actions = append(actions, patchStatus(o.local, status)...)
+	actions = append(actions, o.endInjected(status)...)
 	actions = append(actions, o.rememberGates(status, gates)...)
 	if o.waitsForReadiness() {
 		actions = append(actions, engine.RefreshRemote{})
