@@ -36,10 +36,19 @@ func (r *rig) reportsEvents(t *testing.T) {
 			FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
 		}
 	}
+	// A step of its start is copied, too.
+	reported := &corev1.Event{}
+	started := backOff("web-0.0")
+	started.Type, started.Reason, started.Message = corev1.EventTypeNormal, "Started", "Started container web"
+	require.NoError(t, r.milan.Create(t.Context(), started))
+	require.Eventually(t, func() bool {
+		return r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-0.0"}, reported) == nil
+	}, soon, tick)
+	assert.Equal(t, "Started container web", reported.Message)
+
 	begin, before := time.Now(), r.back.snapshot()["PATCH events"]
 	remoteEvent := backOff("web-0.1")
 	require.NoError(t, r.milan.Create(t.Context(), remoteEvent))
-	reported := &corev1.Event{}
 	count := func(want int32) func() bool {
 		return func() bool {
 			return r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-0.1"}, reported) == nil && reported.Count == want

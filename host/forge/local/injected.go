@@ -75,27 +75,28 @@ func followOwnContainers(status *corev1.PodStatus, in PodStatusInput) {
 // ownPhase returns the phase by the statuses of the pod's own containers, and that of the remote pod where they do not
 // decide.
 func ownPhase(status *corev1.PodStatus, spec *corev1.PodSpec) corev1.PodPhase {
-	started, ended, failed, mayGoOn := 0, 0, false, !podend.IsTerminal(status.Phase)
-	mayRestartOne := false
+	all, running, ended, hasFailed, restarts := len(spec.Containers), 0, 0, false, false
+	if all == 0 {
+		return status.Phase
+	}
 	for i := range status.ContainerStatuses {
-		state := &status.ContainerStatuses[i].State
-		if state.Running != nil {
-			started++
+		s := &status.ContainerStatuses[i]
+		if s.State.Running != nil {
+			running++
 		}
-		if state.Terminated != nil {
-			started++
+		if end := s.State.Terminated; end != nil {
 			ended++
-			failed = failed || state.Terminated.ExitCode != 0
-			mayRestartOne = mayRestartOne || mayRestart(status.ContainerStatuses[i].Name, state.Terminated.ExitCode, spec.Containers, spec)
+			hasFailed = hasFailed || end.ExitCode != 0
+			restarts = restarts || mayRestart(s.Name, end.ExitCode, spec.Containers, spec)
 		}
 	}
-	all := len(spec.Containers)
+	hasEnded := ended == all && (podend.IsTerminal(status.Phase) || !restarts)
 	switch {
-	case all > 0 && ended == all && !(mayGoOn && mayRestartOne) && failed:
+	case hasEnded && hasFailed:
 		return corev1.PodFailed
-	case all > 0 && ended == all && !(mayGoOn && mayRestartOne):
+	case hasEnded:
 		return corev1.PodSucceeded
-	case all > 0 && started == all && status.Phase == corev1.PodPending:
+	case running+ended == all && status.Phase == corev1.PodPending:
 		return corev1.PodRunning
 	default:
 		return status.Phase

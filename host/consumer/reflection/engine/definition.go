@@ -87,10 +87,8 @@ type Resource struct {
 	// RemoteOnce lists the remote objects once, when a namespace is mapped, and does not watch
 	// them: for resources whose remote objects are to be removed only.
 	RemoteOnce bool
-	// RemoteUnmanaged watches the remote objects of all owners that RemoteFields select, and
-	// not those with the ownership labels.
+	// RemoteUnmanaged watches the remote objects of all owners, and not those with the ownership labels.
 	RemoteUnmanaged bool
-	RemoteFields    fields.Selector
 	// Related are further kinds that decisions depend on, as Input.Related.
 	Related []Related
 	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
@@ -145,6 +143,8 @@ type Kind struct {
 	// TrimName identifies Trim: definitions whose kinds have the same one share the cached objects. The
 	// name of the resource by default.
 	TrimName string
+	// IsBackground reports whether decisions about a remote object wait for those about others. Optional.
+	IsBackground func(client.Object) bool
 	// Encoded keeps the objects encoded in the cache, which needs a fifth of the memory. Each read
 	// decodes: it is for kinds with many objects, which are read one at a time.
 	Encoded bool

@@ -32,9 +32,14 @@ func (r *runner) newSelections() selections {
 		return followed{selection: s, role: role, perNamespace: s.isRemote}
 	}
 	fromRemote := role{changed: func(c *namespaceCaches, object client.Object) {
-		if c.isHeard() {
-			r.queue.Add(Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName())})
+		if !c.isHeard() {
+			return
 		}
+		in := laneRemote
+		if isBackground := r.resource.Remote.IsBackground; isBackground != nil && isBackground(object) {
+			in = laneBackground
+		}
+		r.queue.AddTo(in, Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName())})
 	}}
 	s := selections{remote: follow(r.remoteSelection(r.resource.Remote), fromRemote)}
 	if r.resource.Dependent != nil {
@@ -84,7 +89,6 @@ func (f *followed) namespaceIn(ns *namespace) string {
 func (r *runner) remoteSelection(kind Kind) selection {
 	s := selection{
 		client: r.engine.options.Remote, isRemote: true, once: r.resource.RemoteOnce, isLater: r.resource.After != "", kind: kind, user: r.user(kind),
-		options: client.ListOptions{FieldSelector: r.resource.RemoteFields},
 	}
 	if !r.resource.RemoteUnmanaged {
 		s.options.LabelSelector = labels.SelectorFromSet(labels.Merge(labels.Set{

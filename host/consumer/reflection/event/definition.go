@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +23,8 @@ const (
 	// maxAge is the age from which an event is not copied any more. It bounds the requests
 	// after a restart.
 	maxAge = 10 * time.Minute
+	// maxStepAge is the same for a step of a pod that starts.
+	maxStepAge = 2 * time.Minute
 	// defaultInterval is the default of Options.Interval.
 	defaultInterval = 30 * time.Second
 	// clockSkew is tolerated between the clocks of the two clusters.
@@ -66,15 +67,13 @@ func New(options Options) *Definition {
 	return &Definition{options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)}}
 }
 
-// withoutSteps leaves out the steps of a pod that starts as it should. The status of the local pod has
-// them. Most events of a pod are neither sent by the provider, nor kept in memory, nor copied. Both
-// definitions share the others, so that a namespace is listed once.
-func withoutSteps() fields.Selector {
-	var selectors []fields.Selector
-	for _, step := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"} {
-		selectors = append(selectors, fields.OneTermNotEqualSelector("reason", step))
-	}
-	return fields.AndSelectors(selectors...)
+// steps are the reasons of what happens to a pod that starts as it should.
+var steps = []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"}
+
+// isStep reports whether an event is a step of a pod that starts. Each is copied once, after all other events. Its status
+// has the result, so that steps are left out while there is much to copy.
+func isStep(event *corev1.Event) bool {
+	return event.Type == corev1.EventTypeNormal && event.InvolvedObject.Kind == podKind && slices.Contains(steps, event.Reason)
 }
 
 // NewForObjects returns the definition of warnings about other objects than pods. resources are the
@@ -102,10 +101,14 @@ func (d *Definition) Resource() engine.Resource {
 		NewList: func() client.ObjectList { return &corev1.EventList{} },
 	}
 	remoteKind := kind
-	remoteKind.Trim, remoteKind.TrimName = cut, "event"
+	remoteKind.Trim, remoteKind.TrimName, remoteKind.Encoded = cut, "event", true
+	remoteKind.IsBackground = func(object client.Object) bool {
+		event, ok := object.(*corev1.Event)
+		return ok && isStep(event)
+	}
 	resource := engine.Resource{
 		Name: d.name, Local: kind, Remote: remoteKind, LocalUnwatched: true,
-		RemoteUnmanaged: true, RemoteFields: withoutSteps(), LeaderOnly: d.isOfObjects, After: "pod",
+		RemoteUnmanaged: true, LeaderOnly: d.isOfObjects, After: "pod",
 		Policy: d.options.Policy, Workers: max(d.options.Workers, 1),
 	}
 	for i := range d.subjects {
@@ -134,6 +137,34 @@ type written struct {
 	count    int32
 }
 
+// whyCurrent returns why an event that was copied is not copied again, "" if it is.
+func (w written) whyCurrent(event *corev1.Event, next written) string {
+	switch {
+	case isStep(event):
+		return "the step was copied"
+	case w.count == next.count && w.last.Equal(next.last):
+		return "the event is up to date"
+	default:
+		return ""
+	}
+}
+
+// whyPast returns why an event is not copied, "" if it is.
+func whyPast(event *corev1.Event, next written, object client.Object) string {
+	oldest := maxAge
+	if isStep(event) {
+		oldest = maxStepAge
+	}
+	switch {
+	case next.at.Sub(next.last) > oldest:
+		return "the event is old"
+	case next.last.Add(clockSkew).Before(object.GetCreationTimestamp().Time):
+		return "the event is about an earlier object of the name"
+	default:
+		return ""
+	}
+}
+
 // Decide implements engine.Definition.
 func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	event, isEvent := in.Remote.(*corev1.Event)
@@ -149,13 +180,14 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	}
 	before, hasWritten := in.Memory.(written)
 	next := written{at: in.Facts.Now, last: local.EventTime(event), count: local.EventCount(event)}
-	switch {
-	case !hasWritten && in.Facts.Now.Sub(next.last) > maxAge:
-		return keep("the event is old"), nil
-	case !hasWritten && next.last.Add(clockSkew).Before(object.GetCreationTimestamp().Time):
-		return keep("the event is about an earlier object of the name"), nil
-	case hasWritten && before.count == next.count && before.last.Equal(next.last):
-		return keep("the event is up to date"), nil
+	var reason string
+	if hasWritten {
+		reason = before.whyCurrent(event, next)
+	} else {
+		reason = whyPast(event, next, object)
+	}
+	if reason != "" {
+		return keep(reason), nil
 	}
 	if left := before.at.Add(d.options.Interval).Sub(in.Facts.Now); hasWritten && left > 0 {
 		return []engine.Action{engine.Requeue{After: min(left, d.options.Interval), Reason: "the event was written a moment ago"}}, nil
@@ -165,7 +197,11 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		offloadingv1beta1.DestinationLabel: in.Facts.ProviderClusterID,
 	}
 	return []engine.Action{engine.Query{Run: func(context.Context) ([]engine.Action, error) {
-		if !d.options.Limits.take(object.GetUID(), in.Facts.Now) {
+		switch {
+		case d.options.Limits.take(object.GetUID(), isStep(event), in.Facts.Now):
+		case isStep(event):
+			return keep("there is much to copy"), nil
+		default:
 			return []engine.Action{engine.Requeue{After: d.options.Interval, Reason: "the provider reports too many events"}}, nil
 		}
 		return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -104,22 +105,50 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The provider does not send the steps of a pod that starts.
-func TestStepsOfAPodAreNotWatched(t *testing.T) {
-	selector := definition().Resource().RemoteFields
-	event := func(kind, reason string) fields.Set { return fields.Set{"involvedObject.kind": kind, "reason": reason} }
-	for _, reason := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"} {
-		assert.False(t, selector.Matches(event("Pod", reason)), reason)
+// The steps of a pod that starts are copied once each, after all other events, and left out first.
+func TestStepsOfAPod(t *testing.T) {
+	step := func(reason string, count int32, ago time.Duration) *corev1.Event {
+		event := happened(count, ago)
+		event.Type, event.Reason = corev1.EventTypeNormal, reason
+		return event
 	}
-	for _, reason := range []string{"FailedScheduling", "Failed", "BackOff", "Killing", "Unhealthy", ""} {
-		assert.True(t, selector.Matches(event("Pod", reason)), reason)
+	isBackground := definition().Resource().Remote.IsBackground
+	for _, reason := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"} {
+		assert.True(t, isBackground(step(reason, 1, 0)), reason)
+		assert.IsType(t, engine.ApplyLocal{}, decide(t, definition(), input(step(reason, 1, time.Minute), podCreated(time.Hour), nil))[0], reason)
+		assert.IsType(t, engine.Keep{}, decide(t, definition(), input(step(reason, 2, 0), podCreated(time.Hour), written{at: now.Add(-time.Hour), count: 1}))[0], "a restart of its container")
+		assert.IsType(t, engine.Keep{}, decide(t, definition(), input(step(reason, 1, 3*time.Minute), podCreated(time.Hour), nil))[0], "after a restart of the virtual kubelet")
+	}
+	warning, ofJob := step("Created", 1, 0), step("Created", 1, 0)
+	warning.Type, ofJob.InvolvedObject.Kind = corev1.EventTypeWarning, "Job"
+	for _, event := range []*corev1.Event{warning, ofJob, step("Killing", 1, 0), step("BackOff", 1, 0)} {
+		assert.False(t, isBackground(event), event.Reason)
+	}
+	for name, each := range map[string]func(n int) string{"of one pod": func(int) string { return "web" }, "of many pods": func(n int) string { return fmt.Sprint("web-", n) }} {
+		t.Run(name, func(t *testing.T) {
+			d, copied, warned := definition(), 0, 0
+			copyAll := func(reason, kind string) (written int) {
+				for n := range 2 * providerBurst {
+					event, pod := step(reason, 1, 0), podCreated(time.Hour)
+					event.Type, event.Name = kind, fmt.Sprint(reason, n)
+					pod.Name, pod.UID = each(n), types.UID(each(n))
+					event.InvolvedObject.Name = pod.Name
+					if _, ok := decide(t, d, input(event, pod, nil))[0].(engine.ApplyLocal); ok {
+						written++
+					}
+				}
+				return written
+			}
+			copied, warned = copyAll("Started", corev1.EventTypeNormal), copyAll("Failed", corev1.EventTypeWarning)
+			assert.Greater(t, copied, 10, "as many as a pod with two containers has")
+			assert.Greater(t, warned, 10, "they leave room for warnings")
+		})
 	}
 }
 
 // Both definitions read the same events, so that a namespace is listed and watched once.
 func TestEventsAreReadOnce(t *testing.T) {
 	ofPods, ofObjects := definition().Resource(), NewForObjects(definition().options, "service").Resource()
-	assert.Equal(t, ofPods.RemoteFields.String(), ofObjects.RemoteFields.String())
 	assert.NotEmpty(t, ofPods.Remote.TrimName)
 	assert.Equal(t, ofPods.Remote.TrimName, ofObjects.Remote.TrimName)
 }

@@ -41,8 +41,9 @@ func NewLimits() *Limits {
 	return &Limits{provider: rate.NewLimiter(rate.Every(providerInterval), providerBurst), subjects: lru.New(subjects)}
 }
 
-// take reports whether an event about the object with a UID may be written now, and counts it then.
-func (l *Limits) take(uid types.UID, now time.Time) bool {
+// take reports whether an event about the object with a UID may be written now, and counts it then. Steps leave half of
+// what may be written to the other events.
+func (l *Limits) take(uid types.UID, isStep bool, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	value, _ := l.subjects.Get(uid)
@@ -51,7 +52,11 @@ func (l *Limits) take(uid types.UID, now time.Time) bool {
 		subject = rate.NewLimiter(rate.Every(subjectInterval), subjectBurst)
 		l.subjects.Add(uid, subject)
 	}
-	if subject.TokensAt(now) < 1 || l.provider.TokensAt(now) < 1 {
+	ofSubject, ofProvider := 1., 1.
+	if isStep {
+		ofSubject, ofProvider = subjectBurst/2, providerBurst/2
+	}
+	if subject.TokensAt(now) < ofSubject || l.provider.TokensAt(now) < ofProvider {
 		return false
 	}
 	return subject.AllowN(now, 1) && l.provider.AllowN(now, 1)
