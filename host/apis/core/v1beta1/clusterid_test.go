@@ -8,6 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+func TestANewClusterIDHasRoomInTheNameOfANamespace(t *testing.T) {
+	assert.NoError(t, ClusterID(strings.Repeat("x", 51)).ValidateNew())
+	assert.ErrorContains(t, ClusterID(strings.Repeat("x", 52)).ValidateNew(), "more than 51")
+	assert.Error(t, ClusterID("").ValidateNew())
+}
+
 func TestClusterIDValidate(t *testing.T) {
 	cases := map[string]struct {
 		id   ClusterID

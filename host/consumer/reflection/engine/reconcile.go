@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -252,9 +253,9 @@ func (r *runner) toRemote(name string) string {
 	return name
 }
 
-func (r *runner) toLocal(name string) string {
+func (r *runner) toLocal(name string, object func() metav1.Object) string {
 	if remapper, ok := r.definition.(Remapper); ok {
-		return remapper.ToLocal(name)
+		return remapper.ToLocal(name, object)
 	}
 	return name
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +34,7 @@ func (r *runner) newSelections() selections {
 	}
 	fromRemote := role{changed: func(c *namespaceCaches, object client.Object) {
 		if c.isHeard() {
-			r.queue.Add(Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName())})
+			r.queue.Add(Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName(), func() metav1.Object { return object })})
 		}
 	}}
 	s := selections{remote: follow(r.remoteSelection(r.resource.Remote), fromRemote)}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/netip"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -298,7 +299,7 @@ func (d *definition[T]) ToRemote(name string) string {
 }
 
 // ToLocal implements engine.Remapper.
-func (d *definition[T]) ToLocal(name string) string {
+func (d *definition[T]) ToLocal(name string, _ func() metav1.Object) string {
 	if d.kind.toLocal == nil {
 		return name
 	}
