@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -166,6 +167,8 @@ func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, is
 		TokenPodKey: pod.Name, TokenPodUIDKey: string(pod.UID),
 		TokenIssuedKey: issued.UTC().Format(time.RFC3339), TokenExpirationKey: expiration.UTC().Format(time.RFC3339),
 	}
+	data := map[string][]byte{namespaceKey: []byte(pod.Namespace)}
+	maps.Copy(data, tokens)
 	if len(validation.IsValidLabelValue(account)) == 0 {
 		labels[TokenAccountKey] = account
 	} else {
@@ -173,5 +176,5 @@ func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, is
 	}
 	return applycorev1.Secret(TokenSecretName(pod.Name), namespace).
 		WithLabels(ownedLabels(labels, origin)).WithAnnotations(annotations).
-		WithType(corev1.SecretTypeOpaque).WithImmutable(false).WithData(tokens)
+		WithType(corev1.SecretTypeOpaque).WithImmutable(false).WithData(data)
 }

@@ -201,6 +201,8 @@ type Input struct {
 	// Related look up objects of Resource.Related, in the same order, by their name in the
 	// namespace of the key or in its remote one, or by Matches. They return nil for absent objects.
 	Related []func(name string) client.Object
+	// RemoteNamespaceOf returns the remote name of a local namespace, and whether it is mapped.
+	RemoteNamespaceOf func(local string) (remote string, isMapped bool)
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.
 	Memory any

@@ -184,6 +184,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 		Local:  caches.local.Get(key.Namespace, key.Name),
 		Remote: caches.remote.Get(ns.remote, r.toRemote(key.Name)),
 		Memory: r.states.get(key).memory, Related: r.related(key, caches),
+		RemoteNamespaceOf: r.engine.RemoteNamespace,
 	}
 	in.Facts.IsWithdrawn, in.Facts.IsEnding = ns.isWithdrawn.Load(), ns.isEnding.Load()
 	if caches.dependent != nil {

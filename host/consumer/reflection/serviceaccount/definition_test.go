@@ -346,7 +346,8 @@ func TestTokensAreBoundToThePod(t *testing.T) {
 		},
 	}, got.ObjectMeta)
 	assert.Equal(t, []byte("shop/reader"), got.Data[keyOfToken])
-	assert.Len(t, got.Data, 2)
+	assert.Equal(t, "shop", string(got.Data["namespace"]), "the remote pod reads it there")
+	assert.Len(t, got.Data, 3)
 	left := actions[1].(engine.Requeue).After
 	assert.GreaterOrEqual(t, left, 48*time.Minute, "when a fifth of the shortest lifetime is left")
 	assert.Less(t, left, 48*time.Minute+maxJitter)
