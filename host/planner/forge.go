@@ -62,6 +62,9 @@ func (p *Planner) forge(ctx context.Context, plan *Plan, node *virtualNode, boun
 		plan.block(Pending, Forging, pod.ReasonDenied, "%s", forged.Violation)
 	default:
 		plan.ShadowPod = forged.ShadowPod
+		if found := remote.NamespaceReferences(&forged.ShadowPod.Spec.Pod, bound, remoteNamespace, origin); len(found) > 0 {
+			plan.Warnings = append(plan.Warnings, pod.DescribeNamespaceReferences(found, remoteNamespace))
+		}
 		plan.Changes = append(plan.Changes, sealChanges(bound, forged)...)
 	}
 	return nil

@@ -23,7 +23,10 @@ made of the UID of the namespace kube-system, so that every rendering for this c
 {{- $id = $uid | trunc 8 | required "clusterID is required where there is no cluster to ask, as with helm template: the name of this cluster among its peers, e.g. --set clusterID=rome" | printf "cluster-%s" -}}
 {{- end -}}
 {{- if or (gt (len $id) 63) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $id)) -}}
-{{- fail (printf "clusterID %q is no DNS label: use lower-case letters, digits and dashes, at most 63 characters" $id) -}}
+{{- fail (printf "clusterID %q is no DNS label: use lower-case letters, digits and dashes, at most 51 characters" $id) -}}
+{{- end -}}
+{{- if and (not $installed) (gt (len $id) 51) -}}
+{{- fail (printf "clusterID %q has more than 51 characters: no peer could name the namespace liqo-tenant-%s" $id $id) -}}
 {{- end -}}
 {{- if and $installed (ne (dig "data" "CLUSTER_ID" $id $installed) $id) -}}
 {{- fail (printf "clusterID cannot change from %q to %q: the peers know this cluster by it" (index $installed.data "CLUSTER_ID") $id) -}}

@@ -108,6 +108,12 @@ func (c *Cluster) EnsureTenantNamespace(ctx context.Context, peer liqocorev1beta
 	if err != nil || name != "" {
 		return name, err
 	}
+	// The other cluster needs a namespace for this one.
+	for _, id := range []liqocorev1beta1.ClusterID{c.ID, peer} {
+		if err := id.ValidateNew(); err != nil {
+			return "", fmt.Errorf("peering the %s with cluster %q: %w", c.Role, peer, err)
+		}
+	}
 	namespace := authentication.TenantNamespace(peer)
 	if err := c.Create(ctx, namespace); err != nil {
 		return "", fmt.Errorf("creating the tenant namespace of cluster %q in the %s: %w", peer, c.Role, err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,6 +171,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"no cluster ID":                    {map[string]any{}, "clusterID is required"},
 		"cluster ID with capitals":         {map[string]any{"clusterID": "Rome"}, "clusterID"},
 		"cluster ID that is too long":      {map[string]any{"clusterID": "a0123456789012345678901234567890123456789012345678901234567890123"}, "clusterID"},
+		"cluster ID that no peer can take": {map[string]any{"clusterID": strings.Repeat("a", 52)}, "more than 51 characters"},
 		"unknown value":                    {map[string]any{"clusterID": "rome", "clusterId": "milan"}, "clusterId"},
 		"unknown policy":                   {map[string]any{"clusterID": "rome", "policies": map[string]any{"podplacement": map[string]any{}}}, "podplacement"},
 		"unknown mode":                     {map[string]any{"clusterID": "rome", "policies": map[string]any{"podPlacement": map[string]any{"mode": "Off"}}}, "mode"},

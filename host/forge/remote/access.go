@@ -112,7 +112,10 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 		}
 	}
 	visitContainers(spec, func(env *[]corev1.EnvVar, _ []corev1.EnvFromSource) {
-		resolveServiceAccount(*env, local)
+		resolve(*env, serviceAccountField, serviceAccountOf(local))
+		if mode == accessHome {
+			resolve(*env, namespaceField, local.Namespace)
+		}
 		// Last, so that they replace variables of the user.
 		*env = append(*env, added...)
 	})
@@ -165,8 +168,13 @@ func useRootCA(spec *corev1.PodSpec, origin Origin) {
 // accessSources replaces the tokens of a projected volume: a token comes from the Secret with the
 // pod's tokens, or is left out.
 func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, origin Origin) []corev1.VolumeProjection {
-	kept := sources[:0]
+	kept := make([]corev1.VolumeProjection, 0, len(sources))
+	tokens, _ := PodTokens(local, origin)
 	for _, source := range sources {
+		if source.DownwardAPI != nil && len(tokens) > 0 && accessOf(local, origin) == accessHome {
+			kept = append(kept, namespaceSources(source, local)...)
+			continue
+		}
 		token := source.ServiceAccountToken
 		switch {
 		case token != nil && !sendsToken(token, local, origin):
@@ -182,12 +190,12 @@ func accessSources(volume string, sources []corev1.VolumeProjection, local *core
 	return kept
 }
 
-// resolveServiceAccount replaces references to the name of the service account, which would
-// resolve to that of the remote pod.
-func resolveServiceAccount(env []corev1.EnvVar, local *corev1.Pod) {
+// resolve replaces references to a field, which would resolve to that of the remote pod, by the value that
+// the API server of the pod knows.
+func resolve(env []corev1.EnvVar, field, value string) {
 	for i := range env {
-		if from := env[i].ValueFrom; from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "spec.serviceAccountName" {
-			env[i] = corev1.EnvVar{Name: env[i].Name, Value: serviceAccountOf(local)}
+		if from := env[i].ValueFrom; from != nil && isField(from.FieldRef, field) {
+			env[i] = corev1.EnvVar{Name: env[i].Name, Value: value}
 		}
 	}
 }

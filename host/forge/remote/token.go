@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
@@ -28,6 +30,9 @@ const (
 
 const (
 	tokenSecretSuffix = "-token"
+	maxSecretName     = validation.DNS1123SubdomainMaxLength
+	// nameHashLength is the number of hex digits in the name of a Secret.
+	nameHashLength = 16
 	// tokenHashLength is the number of hex digits of a path's hash in a key of the Secret.
 	tokenHashLength = 6
 	// defaultTokenSeconds is the lifetime of tokens that name none.
@@ -119,11 +124,27 @@ func projectedTokens(pod *corev1.Pod) iter.Seq2[string, *corev1.ServiceAccountTo
 	}
 }
 
-// TokenSecretName returns the name of the remote Secret with the tokens of a pod.
-func TokenSecretName(pod string) string { return pod + tokenSecretSuffix }
+// TokenSecretName returns the name of the remote Secret with the tokens of a pod. The end of a name that would
+// be too long is replaced by a hash.
+func TokenSecretName(pod string) string {
+	if len(pod)+len(tokenSecretSuffix) <= maxSecretName {
+		return pod + tokenSecretSuffix
+	}
+	sum := sha256.Sum256([]byte(pod))
+	hash := hex.EncodeToString(sum[:])[:nameHashLength]
+	kept := maxSecretName - len(tokenSecretSuffix) - nameHashLength - 2
+	// An x, because a part of a name must end with a letter or a digit.
+	return pod[:kept] + "x-" + hash + tokenSecretSuffix
+}
 
-// TokenSecretPod is the inverse of [TokenSecretName]; "" for other names.
-func TokenSecretPod(secret string) string {
+// TokenSecretPod is the inverse of [TokenSecretName]; "" for other names. object returns the Secret, whose
+// annotation has the name of the pod: it is called for names that may have a hash.
+func TokenSecretPod(secret string, object func() metav1.Object) string {
+	if len(secret) == maxSecretName {
+		if found := object(); found != nil && found.GetAnnotations()[TokenPodKey] != "" {
+			return found.GetAnnotations()[TokenPodKey]
+		}
+	}
 	n := len(secret) - len(tokenSecretSuffix)
 	if n <= 0 || secret[n:] != tokenSecretSuffix {
 		return ""
@@ -146,6 +167,8 @@ func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, is
 		TokenPodKey: pod.Name, TokenPodUIDKey: string(pod.UID),
 		TokenIssuedKey: issued.UTC().Format(time.RFC3339), TokenExpirationKey: expiration.UTC().Format(time.RFC3339),
 	}
+	data := map[string][]byte{namespaceKey: []byte(pod.Namespace)}
+	maps.Copy(data, tokens)
 	if len(validation.IsValidLabelValue(account)) == 0 {
 		labels[TokenAccountKey] = account
 	} else {
@@ -153,5 +176,5 @@ func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, is
 	}
 	return applycorev1.Secret(TokenSecretName(pod.Name), namespace).
 		WithLabels(ownedLabels(labels, origin)).WithAnnotations(annotations).
-		WithType(corev1.SecretTypeOpaque).WithImmutable(false).WithData(tokens)
+		WithType(corev1.SecretTypeOpaque).WithImmutable(false).WithData(data)
 }

@@ -7,14 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterID identifies a cluster among its peers. It is a part of names and label values. As
-// in the reference, the schema does not limit its length.
+// ClusterID identifies a cluster among its peers. It is a part of names and label values.
 //
+// +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 type ClusterID string
 
-// maxClusterIDLength is the maximum length of a label value in bytes.
-const maxClusterIDLength = 63
+const (
+	// maxClusterIDLength is the maximum length of a label value in bytes.
+	maxClusterIDLength = 63
+	// maxNewClusterIDLength is what the name of a namespace has room for behind [TenantNamespacePrefix].
+	maxNewClusterIDLength = maxClusterIDLength - len(TenantNamespacePrefix)
+)
 
 var clusterIDPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
@@ -27,6 +31,19 @@ func (id ClusterID) Validate() error {
 		return fmt.Errorf("invalid cluster ID %q: it consists of lower-case letters, digits and dashes, and neither begins nor ends with a dash", id)
 	case len(id) > maxClusterIDLength:
 		return fmt.Errorf("invalid cluster ID %q: it has more than %d characters", id, maxClusterIDLength)
+	}
+	return nil
+}
+
+// ValidateNew returns an error also if the ID is too long for the tenant namespace of a new peering. One that
+// has a tenant namespace keeps it, whatever its name is.
+func (id ClusterID) ValidateNew() error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	if len(id) > maxNewClusterIDLength {
+		return fmt.Errorf("invalid cluster ID %q: it has more than %d characters, so that no peer can have the namespace %s%s: install that cluster with a shorter clusterID",
+			id, maxNewClusterIDLength, TenantNamespacePrefix, id)
 	}
 	return nil
 }

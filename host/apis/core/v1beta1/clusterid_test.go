@@ -5,8 +5,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+func TestANewClusterIDHasRoomInTheNameOfANamespace(t *testing.T) {
+	require.NoError(t, ClusterID(strings.Repeat("x", 51)).ValidateNew())
+	assert.ErrorContains(t, ClusterID(strings.Repeat("x", 52)).ValidateNew(), "more than 51")
+	assert.Error(t, ClusterID("").ValidateNew())
+}
 
 func TestClusterIDValidate(t *testing.T) {
 	cases := map[string]struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,10 +41,11 @@ type Fallback interface {
 }
 
 // Remapper is implemented by definitions whose remote objects have other names. ToLocal is
-// the inverse of ToRemote.
+// the inverse of ToRemote; object returns the remote object, or nil if it is gone, for names that do not
+// tell. The object is decoded for each call.
 type Remapper interface {
 	ToRemote(localName string) string
-	ToLocal(remoteName string) string
+	ToLocal(remoteName string, object func() metav1.Object) string
 }
 
 // Replacer is implemented by definitions of kinds with immutable fields. Replaces reports
@@ -201,6 +203,8 @@ type Input struct {
 	Related []func(name string) client.Object
 	// IsAwaited is set when another definition waits for this decision ([DecideFirst]).
 	IsAwaited bool
+	// RemoteNamespaceOf returns the remote name of a local namespace, and whether it is mapped.
+	RemoteNamespaceOf func(local string) (remote string, isMapped bool)
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.
 	Memory any

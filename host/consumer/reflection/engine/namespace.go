@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -381,7 +382,12 @@ func (r *runner) visitKeys(ns *namespace, caches *namespaceCaches, visit func(*r
 		visit(r, Key{Namespace: ns.local, Name: name.Name})
 	}
 	for _, name := range caches.remote.Names("") {
-		visit(r, Key{Namespace: ns.local, Name: r.toLocal(name.Name)})
+		visit(r, Key{Namespace: ns.local, Name: r.toLocal(name.Name, func() metav1.Object {
+			if object := caches.remote.Get(name.Namespace, name.Name); object != nil {
+				return object
+			}
+			return nil
+		})})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -213,6 +214,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 		Local:  caches.local.Get(key.Namespace, key.Name),
 		Remote: caches.remote.Get(ns.remote, r.toRemote(key.Name)),
 		Memory: r.states.get(key).memory, Related: r.related(key, caches),
+		RemoteNamespaceOf: r.engine.RemoteNamespace,
 	}
 	in.Facts.IsWithdrawn, in.Facts.IsEnding = ns.isWithdrawn.Load(), ns.isEnding.Load()
 	if caches.dependent != nil {
@@ -282,9 +284,9 @@ func (r *runner) toRemote(name string) string {
 	return name
 }
 
-func (r *runner) toLocal(name string) string {
+func (r *runner) toLocal(name string, object func() metav1.Object) string {
 	if remapper, ok := r.definition.(Remapper); ok {
-		return remapper.ToLocal(name)
+		return remapper.ToLocal(name, object)
 	}
 	return name
 }

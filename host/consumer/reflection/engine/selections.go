@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +40,7 @@ func (r *runner) newSelections() selections {
 		if isBackground := r.resource.Remote.IsBackground; isBackground != nil && isBackground(object) {
 			in = laneBackground
 		}
-		r.queue.AddTo(in, Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName())})
+		r.queue.AddTo(in, Key{Namespace: c.ns.local, Name: r.toLocal(object.GetName(), func() metav1.Object { return object })})
 	}}
 	s := selections{remote: follow(r.remoteSelection(r.resource.Remote), fromRemote)}
 	if r.resource.Dependent != nil {

@@ -37,7 +37,7 @@ func TestConfigMapNamesAndPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := define(configMap, "")
 			assert.Equal(t, tc.remote, d.ToRemote(tc.local))
-			assert.Equal(t, tc.local, d.ToLocal(tc.remote))
+			assert.Equal(t, tc.local, d.ToLocal(tc.remote, nil))
 			local := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: tc.local}, Data: map[string]string{"k": "v"}}
 			policy, annotated := d.ReflectionPolicy(input(local, nil))
 			assert.Equal(t, tc.policy, policy)

@@ -7,7 +7,9 @@ package mirror
 import (
 	"errors"
 	"net/netip"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,6 +172,11 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	if !hasLocal || in.Skipped {
 		return withdraw(in), nil
 	}
+	return d.send(local, in)
+}
+
+// send is the decision about a local object that is reflected.
+func (d *definition[T]) send(local T, in engine.Input) ([]engine.Action, error) {
 	if d.kind.awaits != nil {
 		if service := d.kind.awaits(local, in); service != "" {
 			return await(in, service), nil
@@ -190,6 +197,10 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	return append(actions, reports...), err
 }
 
+// leftOutRetry is how soon an object of which parts are left out is decided again: a change of another
+// namespace is not an event here.
+const leftOutRetry = 5 * time.Minute
+
 // apply returns the actions that send a local object, and report what is left out of it.
 func (d *definition[T]) apply(local T, in engine.Input) ([]engine.Action, error) {
 	config, err := d.kind.forge(local, in, d.options)
@@ -206,7 +217,7 @@ func (d *definition[T]) apply(local T, in engine.Input) ([]engine.Action, error)
 		actions = append(actions, engine.RecordEvent{
 			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
 			Message: "Parts are not reflected to cluster " + in.Facts.ProviderClusterID + ": " + leftOut.Error(),
-		})
+		}, engine.Requeue{After: leftOutRetry, Reason: "parts are left out"})
 	}
 	return actions, nil
 }
@@ -298,7 +309,7 @@ func (d *definition[T]) ToRemote(name string) string {
 }
 
 // ToLocal implements engine.Remapper.
-func (d *definition[T]) ToLocal(name string) string {
+func (d *definition[T]) ToLocal(name string, _ func() metav1.Object) string {
 	if d.kind.toLocal == nil {
 		return name
 	}

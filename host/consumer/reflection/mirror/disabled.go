@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -46,4 +47,6 @@ func (d *disabled[T]) Decide(in engine.Input) ([]engine.Action, error) {
 func (d *disabled[T]) ToRemote(name string) string { return d.of.ToRemote(name) }
 
 // ToLocal implements engine.Remapper.
-func (d *disabled[T]) ToLocal(name string) string { return d.of.ToLocal(name) }
+func (d *disabled[T]) ToLocal(name string, object func() metav1.Object) string {
+	return d.of.ToLocal(name, object)
+}

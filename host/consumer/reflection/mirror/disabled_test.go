@@ -46,7 +46,7 @@ func TestADisabledKindIsRemovedFromTheProvider(t *testing.T) {
 	t.Run("names are translated", func(t *testing.T) {
 		d, ok := entry(configMap).Define(Options{Origin: origin}).(engine.Remapper)
 		require.True(t, ok)
-		assert.Equal(t, remote.RootCAConfigMapName, d.ToLocal(d.ToRemote(remote.RootCAConfigMapName)))
+		assert.Equal(t, remote.RootCAConfigMapName, d.ToLocal(d.ToRemote(remote.RootCAConfigMapName), nil))
 		assert.NotEqual(t, remote.RootCAConfigMapName, d.ToRemote(remote.RootCAConfigMapName))
 	})
 }

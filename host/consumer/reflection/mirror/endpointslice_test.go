@@ -154,7 +154,7 @@ func TestAddressesOfEndpointsAreTranslatedForTheProvider(t *testing.T) {
 	ips = nil
 	actions, err := d.Decide(in)
 	require.NoError(t, err)
-	require.Len(t, actions, 2)
+	require.Len(t, actions, 3)
 	event := actions[1].(engine.RecordEvent)
 	assert.Equal(t, engine.ReasonFailedReflection, event.Reason)
 	assert.Contains(t, event.Message, `cluster milan: translating the address "203.0.113.1" of an endpoint: peers do not reach address 203.0.113.1`)

@@ -53,7 +53,17 @@ var service = kind[*corev1.Service]{
 	empty:     func() client.Object { return &corev1.Service{} },
 	emptyList: func() client.ObjectList { return &corev1.ServiceList{} },
 	forge: func(local *corev1.Service, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
-		return remote.Service(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, o.Class), nil
+		config := remote.Service(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, o.Class)
+		if local.Spec.ExternalName == "" {
+			return config, nil
+		}
+		name, left := remote.TranslateExternalName(local.Spec.ExternalName, in.RemoteNamespaceOf)
+		config.Spec.WithExternalName(name)
+		if left != "" {
+			return config, &remote.LeftOutError{Reasons: []string{fmt.Sprintf(
+				"externalName %q is sent as it is, because namespace %q is not offloaded: that cluster has none of this name, or another one. Offload it; with EnforceSameName it keeps its name", name, left)}}
+		}
+		return config, nil
 	},
 	ignore: func(in engine.Input) string {
 		if in.Key == (engine.Key{Namespace: corev1.NamespaceDefault, Name: "kubernetes"}) {

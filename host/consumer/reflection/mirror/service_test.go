@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -80,6 +81,32 @@ func TestWhatIsAppliedOfAService(t *testing.T) {
 	require.Len(t, got.Spec.Ports, 2)
 	assert.EqualValues(t, 0, got.Spec.Ports[0]["nodePort"], "an explicit zero (T46)")
 	assert.NotContains(t, got.Spec.Ports[1], "nodePort", "the provider's allocation stays (T46)")
+}
+
+// A name of a Service of this cluster is not that of one of the provider.
+func TestAnExternalNameOfAnOffloadedNamespaceIsTranslated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		name, want string
+		steps      []string
+	}{
+		"an offloaded namespace": {"db.data.svc.cluster.local", "db.data-rome.svc.cluster.local", []string{"apply"}},
+		"another namespace":      {"db.other.svc", "db.other.svc", []string{"apply", engine.ReasonFailedReflection}},
+		"a name of the Internet": {"db.example.com", "db.example.com", []string{"apply"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local := serviceOf(corev1.ServiceTypeExternalName, "")
+			local.Spec.ExternalName = tc.name
+			in := input(local, nil)
+			in.RemoteNamespaceOf = func(namespace string) (string, bool) { return namespace + "-rome", namespace == "data" }
+			d := define(service, "")
+			assert.Equal(t, tc.steps, steps(t, d, in))
+			actions, err := d.Decide(in)
+			require.NoError(t, err)
+			config, isService := actions[0].(engine.Apply).Config.(*applycorev1.ServiceApplyConfiguration)
+			require.True(t, isService)
+			assert.Equal(t, tc.want, *config.Spec.ExternalName)
+		})
+	}
 }
 
 // lookups are those of the Services with these names, one list for each related kind.

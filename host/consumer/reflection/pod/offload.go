@@ -30,6 +30,9 @@ const (
 	// ReasonPolicySkipped: a policy failed, and its failure policy (Ignore or LastGood) lets
 	// the pod pass without it. Events only.
 	ReasonPolicySkipped = "PolicySkipped"
+	// ReasonNamespaceDiffers: containers read the name of the remote namespace, which is another. Events
+	// only.
+	ReasonNamespaceDiffers = "NamespaceNameDiffers"
 	// ReasonTokensLeftOut: the remote pod lacks tokens for other audiences. Events only.
 	ReasonTokensLeftOut = "TokensLeftOut"
 )
@@ -102,6 +105,11 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 		engine.Remember{Value: o.memory},
 		engine.Requeue{After: labelDelay, Reason: waitStatusForLabel},
 	}
+	if found := remote.NamespaceReferences(&desired.shadow.Spec.Pod, o.local, o.in.Facts.RemoteNamespace, origin); len(found) > 0 {
+		actions = append(actions, engine.RecordEvent{
+			Type: engine.EventWarning, Reason: ReasonNamespaceDiffers, Message: DescribeNamespaceReferences(found, o.in.Facts.RemoteNamespace),
+		})
+	}
 	if left := remote.TokensLeftOut(o.local, origin); len(left) > 0 {
 		actions = append(actions, engine.RecordEvent{
 			Type: engine.EventWarning, Reason: ReasonTokensLeftOut, Message: DescribeTokensLeftOut(left, o.in.Facts.ProviderClusterID),
@@ -111,6 +119,12 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 		actions = append(actions, engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonPolicySkipped, Message: desired.warning})
 	}
 	return actions, nil
+}
+
+// DescribeNamespaceReferences says where containers read the name of the remote namespace.
+func DescribeNamespaceReferences(found []string, remoteNamespace string) string {
+	return "Containers read the namespace " + remoteNamespace + " of the remote pod (" + strings.Join(found, ", ") +
+		"). Where they need the name of this cluster, write it instead of metadata.namespace, or offload the namespace with EnforceSameName."
 }
 
 // DescribeTokensLeftOut says which tokens a remote pod lacks, and who can send them.

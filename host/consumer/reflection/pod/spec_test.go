@@ -216,3 +216,19 @@ func TestTokensThatAreLeftOutAreReported(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel", summary(actions))
 }
+
+// The name of the remote namespace is another one, and the owner must know where the pod reads it.
+func TestAPodThatReadsItsNamespaceIsReported(t *testing.T) {
+	reads := func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}
+	}
+	in := input(localPod(reads), nil, nil)
+	actions, err := decide(t.Context(), definition(&policies{}), in)
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait StatusForLabel, event NamespaceNameDiffers", summary(actions))
+	assert.Contains(t, actions[len(actions)-1].(engine.RecordEvent).Message, `shop-rome of the remote pod (variable "NS")`)
+	in.Facts.RemoteNamespace = "shop"
+	actions, err = decide(t.Context(), definition(&policies{}), in)
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait StatusForLabel", summary(actions))
+}

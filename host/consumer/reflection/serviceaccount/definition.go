@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,7 +99,9 @@ func trimSecret(object client.Object) {
 func (d *Definition) ToRemote(pod string) string { return remote.TokenSecretName(pod) }
 
 // ToLocal implements engine.Remapper.
-func (d *Definition) ToLocal(secret string) string { return remote.TokenSecretPod(secret) }
+func (d *Definition) ToLocal(secret string, object func() metav1.Object) string {
+	return remote.TokenSecretPod(secret, object)
+}
 
 // Decide implements engine.Definition.
 func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -400,7 +402,8 @@ func TestTokensAreBoundToThePod(t *testing.T) {
 		},
 	}, got.ObjectMeta)
 	assert.Equal(t, []byte("shop/reader"), got.Data[keyOfToken])
-	assert.Len(t, got.Data, 2)
+	assert.Equal(t, "shop", string(got.Data["namespace"]), "the remote pod reads it there")
+	assert.Len(t, got.Data, 3)
 	left := actions[1].(engine.Requeue).After
 	assert.GreaterOrEqual(t, left, 48*time.Minute, "when a fifth of the shortest lifetime is left")
 	assert.Less(t, left, 48*time.Minute+maxJitter)
@@ -426,8 +429,27 @@ func TestNamesOfTheSecret(t *testing.T) {
 	d := New(Options{Origin: origin})
 	assert.Equal(t, "web-token", d.ToRemote("web"))
 	for secret, pod := range map[string]string{"web-token": "web", "a-token-token": "a-token", "web": "", "-token": ""} {
-		assert.Equal(t, pod, d.ToLocal(secret), secret)
+		assert.Equal(t, pod, d.ToLocal(secret, nil), secret)
 	}
+	// A name of this length has no room for the suffix.
+	names := map[string]bool{}
+	for _, long := range []string{strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a.", 124) + "a", strings.Repeat("a-", 126) + "a"} {
+		pod := offloaded(func(p *corev1.Pod) { p.Name = long })
+		secret := d.ToRemote(long)
+		assert.Empty(t, validation.IsDNS1123Subdomain(secret), secret)
+		assert.Len(t, secret, 253)
+		names[secret] = true
+		forged := remote.TokenSecret(pod, "shop-rome", nil, now, now, origin)
+		assert.Equal(t, secret, *forged.Name)
+		kept := &metav1.ObjectMeta{Annotations: forged.Annotations}
+		assert.Equal(t, long, d.ToLocal(secret, func() metav1.Object { return kept }))
+		spec := remote.PodDraft(pod, "shop-rome", origin).Spec.Pod
+		assert.Equal(t, secret, spec.Volumes[0].Projected.Sources[0].Secret.Name)
+	}
+	assert.Len(t, names, 4)
+	natural := strings.Repeat("a", 247)
+	assert.Equal(t, natural+"-token", d.ToRemote(natural))
+	assert.Equal(t, natural, d.ToLocal(natural+"-token", func() metav1.Object { return nil }))
 }
 
 // No token is renewed for a namespace to which nothing is sent.
