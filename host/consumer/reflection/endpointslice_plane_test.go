@@ -76,7 +76,11 @@ func (r *rig) awaitsService(t *testing.T) {
 	require.NoError(t, r.rome.Patch(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "ledger"}},
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"again":"yes"}}}`))))
 	require.Eventually(t, func() bool { slice, ingress := there("ledger"); return slice && ingress }, soon, tick)
-	for _, kind := range []client.Object{&discoveryv1.EndpointSlice{}, &networkingv1.Ingress{}} {
-		require.NoError(t, r.rome.DeleteAllOf(t.Context(), kind, client.InNamespace(local)))
+	for _, name := range []string{"ledger", "free"} {
+		meta := metav1.ObjectMeta{Namespace: local, Name: name}
+		for _, object := range []client.Object{&discoveryv1.EndpointSlice{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}} {
+			require.NoError(t, r.rome.Delete(t.Context(), object))
+		}
+		require.Eventually(t, func() bool { slice, ingress := there(name); return !slice && !ingress }, soon, tick)
 	}
 }
