@@ -29,6 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 const (
@@ -157,14 +158,14 @@ type ends struct {
 	all []string
 }
 
-// watchEnds records local pods until the test ends.
+// watchEnds records local pods that end, and are not deleted, until the test ends.
 func (f *faults) watchEnds(t *testing.T) *ends {
 	t.Helper()
 	c, err := client.NewWithWatch(f.consumer.RESTConfig(), client.Options{Scheme: f.runtimeTypes})
 	require.NoError(t, err)
 	recorded := &ends{}
 	planetest.WatchPods(t, c, func(pod *corev1.Pod) {
-		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		if pod.DeletionTimestamp == nil && podend.IsTerminal(pod.Status.Phase) {
 			recorded.add(pod.Namespace + "/" + pod.Name + ": " + pod.Status.Reason)
 		}
 	})
