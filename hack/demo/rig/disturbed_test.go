@@ -258,7 +258,7 @@ func (d *disturbance) awaitAgreement(t *testing.T) {
 		remotes := churn.Contents(t, d.Milan, disturbedRemote)
 		maps.DeleteFunc(remotes, func(key string, _ any) bool { // The tokens of pods have no local object.
 			name, isSecret := strings.CutPrefix(key, "Secret ")
-			return isSecret && remote.TokenSecretPod(name) != ""
+			return isSecret && remote.TokenSecretPod(name, func() metav1.Object { return nil }) != ""
 		})
 		require.Equal(t, churn.Contents(t, d.Rome, disturbed), remotes)
 		return true
