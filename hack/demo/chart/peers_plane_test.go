@@ -255,7 +255,7 @@ func (p *provider) testSizesOfCopies(t *testing.T, control client.Client) {
 			change(request)
 			err := control.Create(t.Context(), request, client.DryRunAll)
 			require.Error(t, err, "%T %d", request, i)
-			assert.Regexp(t, "a request .*of a peer|a peer may give no owner to its objects", err.Error(), "%T %d", request, i)
+			assert.Regexp(t, "a request .*of a peer|a peer may give no owner to its objects|ClusterID: Too long", err.Error(), "%T %d", request, i)
 		}
 	}
 	for what, fields := range largeManagedFields(authv1beta1.GroupVersion.String()) {

@@ -225,10 +225,10 @@ func TestAPodThatReadsItsNamespaceIsReported(t *testing.T) {
 	in := input(localPod(reads), nil, nil)
 	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait StatusForLabel, event NamespaceNameDiffers", summary(actions))
+	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel, event NamespaceNameDiffers", summary(actions))
 	assert.Contains(t, actions[len(actions)-1].(engine.RecordEvent).Message, `shop-rome of the remote pod (variable "NS")`)
 	in.Facts.RemoteNamespace = "shop"
 	actions, err = decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait StatusForLabel", summary(actions))
+	assert.Equal(t, "first serviceaccount, create, wait StatusForLabel", summary(actions))
 }
