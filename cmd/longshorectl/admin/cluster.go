@@ -108,11 +108,8 @@ func (c *Cluster) EnsureTenantNamespace(ctx context.Context, peer liqocorev1beta
 	if err != nil || name != "" {
 		return name, err
 	}
-	// The other cluster needs a namespace for this one.
-	for _, id := range []liqocorev1beta1.ClusterID{c.ID, peer} {
-		if err := id.ValidateNew(); err != nil {
-			return "", fmt.Errorf("peering the %s with cluster %q: %w", c.Role, peer, err)
-		}
+	if err := peer.ValidateNew(); err != nil {
+		return "", fmt.Errorf("peering the %s with cluster %q: %w", c.Role, peer, err)
 	}
 	namespace := authentication.TenantNamespace(peer)
 	if err := c.Create(ctx, namespace); err != nil {

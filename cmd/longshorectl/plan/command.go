@@ -44,15 +44,15 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string, compile en
 		Long: "Show what would become of the pods in files before they are created: whether the pod webhook admits them, on which virtual nodes\n" +
 			"they may land, which ShadowPod is sent, which policy or rule drops or changes a field, which ConfigMaps, Secrets, Services and\n" +
 			"claims they need, and the first reason why they would not run.\n" +
-			"Without --kubeconfig, --context and the variable KUBECONFIG the command reads files only: what they do not have is assumed, and\n" +
-			"printed. With one of them it reads the cluster, and objects in the files take the place of those in the cluster. Nothing is written.\n" +
+			"Without --kubeconfig or --context the command reads files only: what they do not have is assumed, and printed. With one of them\n" +
+			"it reads the cluster, and objects in the files take the place of those in the cluster. Nothing is written.\n" +
 			"Pods are planned as they are in the files. For the fields that the API server adds as well, plan the result of\n" +
 			"kubectl create --dry-run=server -n NAMESPACE -o yaml.\n" +
 			"Exit codes: 0 all pods can run, 1 a file or the cluster cannot be read, 2 wrong command line, 4 a pod would be refused or stay Pending.",
 		Example: example,
 		Args:    from.Args,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := from.Options(in, getenv)
+			options, err := from.Options(in)
 			if err != nil {
 				return err
 			}
@@ -114,12 +114,11 @@ func (f *Flags) Args(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// Options returns what the flags select, with a cluster if they or KUBECONFIG name one. That kubectl has a
-// kubeconfig in the home folder is no reason to ask a cluster.
-func (f *Flags) Options(in io.Reader, getenv func(string) string) (Options, error) {
+// Options returns what the flags select, with a cluster if they name one.
+func (f *Flags) Options(in io.Reader) (Options, error) {
 	options := f.options
 	options.In, options.Facts, options.Namespace = in, slices.Concat(f.policies, f.offloadings, f.nodes), f.here.Namespace
-	if f.here.Kubeconfig != "" || f.here.Context != "" || getenv("KUBECONFIG") != "" {
+	if f.here.Kubeconfig != "" || f.here.Context != "" {
 		live, namespace, err := connect(&f.here)
 		if err != nil {
 			return Options{}, err

@@ -25,14 +25,13 @@ func explainCommand(streams Streams) *cobra.Command {
 		Short: "Show what each policy does to a pod, from its admission to the provider",
 		Long: "Show each evaluation of an extension point on the way of a pod, from its admission to the object that is sent to the provider:\n" +
 			"which policies are called, in which order, what each changes, and why a pod is denied. longshorectl plan shows what becomes of it.\n" +
-			"Without --kubeconfig, --context and the variable KUBECONFIG the command reads files only, and what they do not have is assumed.\n" +
-			"Nothing is written.\n" +
+			"Without --kubeconfig or --context the command reads files only, and what they do not have is assumed. Nothing is written.\n" +
 			"Exit codes: 0 no policy refuses a pod or fails, 1 a file or the cluster cannot be read, 2 wrong command line, 3 a policy fails,\n" +
 			"4 a policy refuses a pod.",
 		Example: explainExample,
 		Args:    from.Args,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := from.Options(streams.In, streams.Getenv)
+			options, err := from.Options(streams.In)
 			if err != nil {
 				return err
 			}
