@@ -285,7 +285,7 @@ func largeManagedFields(version string) map[string][]metav1.ManagedFieldsEntry {
 
 // isTooLarge reports whether the API server has refused managedFields.
 func isTooLarge(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "metadata.managedFields of a request or an event of a peer may have 16384 characters")
+	return err != nil && strings.Contains(err.Error(), "metadata.managedFields of a request, an event or a ShadowEndpointSlice of a peer may have 16384 characters")
 }
 
 // testSizesOfEvents is about events that would fill the provider's etcd.
@@ -314,6 +314,12 @@ func (p *provider) testSizesOfEvents(t *testing.T, kubelet client.Client) {
 		event.ManagedFields = fields
 		err := kubelet.Create(t.Context(), event, client.DryRunAll)
 		assert.True(t, isTooLarge(err), "%s: %v", what, err)
+	}
+	for what, fields := range largeManagedFields(offloadingv1beta1.GroupVersion.String()) {
+		slice := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: of("a")}
+		slice.Labels, slice.ManagedFields = maps.Clone(reflectedFromRome), fields
+		err := kubelet.Create(t.Context(), slice, client.DryRunAll)
+		assert.True(t, isTooLarge(err), "ShadowEndpointSlice, %s: %v", what, err)
 	}
 	usual := &corev1.Event{
 		ObjectMeta: of("a"), InvolvedObject: about, Message: long[1:], Reason: "Failed", Type: "Warning",

@@ -6,11 +6,13 @@ import (
 )
 
 const (
-	// maxSize bounds the JSON of a ShadowPod, and of its managed fields, which a client may write as well: the
-	// controllers of the provider keep all ShadowPods in memory, and an API server takes 1.5 MB. Pods of users stay
-	// below it: Kubernetes bounds the annotations to 256 KiB, and a spec with thousands of environment variables has
-	// 200 KiB.
+	// maxSize bounds the JSON of a ShadowPod without its managed fields: the controllers of the provider keep all
+	// ShadowPods in memory, and an API server takes 1.5 MB. Pods of users stay below it: Kubernetes bounds the
+	// annotations to 256 KiB, and a spec with thousands of environment variables has 200 KiB.
 	maxSize = 512 << 10
+	// maxManagedFields bounds the managed fields, which a client may write as well: an API server keeps them in
+	// twenty times their size. Those of thousands of environment variables have 150 KiB.
+	maxManagedFields = 256 << 10
 	// maxPodTerms bounds what the scheduler compares with the pods of all consumers, and again whenever anything
 	// changes while the pod fits nowhere. Consumers send no affinity; policies add a term or two.
 	maxPodTerms = 16
@@ -55,7 +57,7 @@ type amount struct {
 
 var amounts = []amount{
 	{"bytes of spec, labels and annotations", maxSize, func(raw []byte, o *bounded) int { return len(raw) - len(o.Metadata.ManagedFields) }},
-	{"bytes of metadata.managedFields", maxSize, func(_ []byte, o *bounded) int { return len(o.Metadata.ManagedFields) }},
+	{"bytes of metadata.managedFields", maxManagedFields, func(_ []byte, o *bounded) int { return len(o.Metadata.ManagedFields) }},
 	{"terms of podAffinity, podAntiAffinity and topologySpreadConstraints", maxPodTerms, func(_ []byte, o *bounded) int {
 		pod := &o.Spec.Pod
 		return len(pod.Affinity.PodAffinity.all()) + len(pod.Affinity.PodAntiAffinity.all()) + len(pod.TopologySpreadConstraints)

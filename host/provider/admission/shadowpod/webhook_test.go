@@ -150,11 +150,11 @@ func TestCreations(t *testing.T) {
 			}
 		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
 		"managed fields": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
-			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxSize-100)}}
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxManagedFields-100)}}
 		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
 		"managed fields of a client": {shadowPod(func(s *offloadingv1beta1.ShadowPod) {
-			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxSize)}}
-		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, "bytes of metadata.managedFields: the provider accepts 524288"},
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("a", maxManagedFields)}}
+		}), []client.Object{namespace("rome"), quotaOf("1", nil)}, "bytes of metadata.managedFields: the provider accepts 262144"},
 		"as many terms as policies may add": {shadowPod(podTermsOf(4, 4, 4, 4)), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
 		"one term more":                     {shadowPod(podTermsOf(5, 4, 4, 4)), []client.Object{namespace("rome"), quotaOf("1", nil)}, "has 17 terms of podAffinity, podAntiAffinity and topologySpreadConstraints: the provider accepts 16"},
 		"many terms of one kind":            {shadowPod(podTermsOf(0, 4000, 0, 0)), []client.Object{namespace("rome"), quotaOf("1", nil)}, "has 4000 terms"},
