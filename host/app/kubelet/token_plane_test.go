@@ -148,6 +148,10 @@ func TestTokensOfRemotePods(t *testing.T) {
 	assert.NotEqual(t, "reader", remotePod.Spec.ServiceAccountName)
 
 	assert.Equal(t, []string{"Secret", "ShadowPod"}, order("web"), "the remote kubelet finds the tokens")
+	planetest.Until(t, func(t planetest.T) bool {
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		return pod.Labels[offloadingv1beta1.LocalPodLabel] == "true"
+	}, soon, tick, "the pod counts as offloaded: until then tokens are not renewed")
 
 	// The end of their life is near.
 	first, uid := secret.Data[tokenKey], secret.UID
