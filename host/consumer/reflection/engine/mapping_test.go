@@ -73,6 +73,15 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 		"a requested namespace that is not reported does not begin": {
 			desired: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
 		},
+		"a requested namespace that the provider reports under another name continues": {
+			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("loot")},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
+		},
+		"also while that one ends": {
+			desired:  map[string]string{"shop": "shop-rome"},
+			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "loot", Phase: offloadingv1beta1.MappingTerminating}},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
+		},
 		"nor does one continue under another name": {
 			desired: map[string]string{"shop": "shop-2"}, followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
 		},
@@ -96,6 +105,39 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			got, ok := mapping(t.Context(), []client.Object{nm}, tc.followed)
 			require.True(t, ok)
 			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// What an unmapped namespace is: the provider accepted it after it was looked up, does not report it as it was
+// requested, or nobody requests it.
+func TestTheFactsOfAnUnmappedNamespace(t *testing.T) {
+	accepted, failing := mappedAs(offloadingv1beta1.MappingAccepted, ""), mappedAs(offloadingv1beta1.MappingCreationLoopBackOff, "")
+	none := offloadingv1beta1.RemoteNamespaceStatus{}
+	for name, tc := range map[string]struct {
+		desired     string
+		current     offloadingv1beta1.RemoteNamespaceStatus
+		fails, runs bool
+	}{
+		"accepted":           {desired: "shop-rome", current: accepted("shop-rome"), runs: true},
+		"under another name": {desired: "shop-rome", current: accepted("loot"), fails: true},
+		"under no name":      {desired: "shop-rome", current: accepted(""), fails: true},
+		"not created":        {desired: "shop-rome", current: failing("shop-rome"), fails: true},
+		"not reported":       {desired: "shop-rome", current: none, fails: true},
+		"not requested":      {current: accepted("shop-rome")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nm := namespaceMap(nil)
+			nm.Spec.DesiredMapping, nm.Status.CurrentMapping = map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+			if tc.desired != "" {
+				nm.Spec.DesiredMapping["shop"] = tc.desired
+			}
+			if tc.current != none {
+				nm.Status.CurrentMapping["shop"] = tc.current
+			}
+			fails, starts := request([]client.Object{nm}, "shop")
+			assert.Equal(t, tc.fails, fails, "fails")
+			assert.Equal(t, tc.runs, starts, "starts")
 		})
 	}
 }

@@ -207,8 +207,8 @@ func (e *Engine) followedLocked() map[string]string {
 // mapping returns the accepted namespaces, by their local names. The provider writes the status, so
 // an entry must also be in the spec; a followed namespace that is not is withdrawn until the provider
 // ends it. A followed namespace that is still requested continues too if the provider fails to restore
-// it, deletes it to create it again, or does not report it because it was restored from a backup:
-// its pods may run. With two maps for one provider, ok is false and the current mapping stays in force.
+// it, deletes it to create it again, reports it under another name, or does not report it because it was
+// restored from a backup: its pods may run. With two maps for one provider, ok is false and the current mapping stays in force.
 func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]target, bool) {
 	if len(objects) > 1 {
 		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
@@ -229,31 +229,40 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 		}
 		for local, remote := range followed {
 			if isFailing(nm, local) && nm.Spec.DesiredMapping[local] == remote {
-				wanted[local] = target{remote: remote, isEnding: nm.Status.CurrentMapping[local].Phase == offloadingv1beta1.MappingTerminating}
+				status := nm.Status.CurrentMapping[local]
+				isEnding := status.RemoteNamespace == remote && status.Phase == offloadingv1beta1.MappingTerminating
+				wanted[local] = target{remote: remote, isEnding: isEnding}
 			}
 		}
 	}
 	return wanted, true
 }
 
-// isFailing reports whether the provider has not created or not restored a requested namespace.
+// isFailing reports whether a namespace is requested and the provider does not report it as accepted, under
+// the requested name.
 func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
 	remote, isRequested := nm.Spec.DesiredMapping[local]
-	status, isReported := nm.Status.CurrentMapping[local]
-	return isRequested && (!isReported || status.Phase != offloadingv1beta1.MappingAccepted && status.RemoteNamespace == remote)
+	return isRequested && !isAcceptedAs(nm, local, remote)
 }
 
-// setRequest sets the facts about the request for an unmapped namespace, all from one moment: a
-// namespace that is accepted meanwhile is still requested.
-func (e *Engine) setRequest(facts *Facts, local string) {
-	for _, object := range e.maps.List("") {
+func isAcceptedAs(nm *offloadingv1beta1.NamespaceMap, local, remote string) bool {
+	status := nm.Status.CurrentMapping[local]
+	return status.IsAccepted() && status.RemoteNamespace == remote
+}
+
+// request reports whether the provider fails to create or restore a requested namespace that is not mapped,
+// and whether it has accepted it meanwhile.
+func request(maps []client.Object, local string) (fails, starts bool) {
+	for _, object := range maps {
 		nm, ok := object.(*offloadingv1beta1.NamespaceMap)
 		if !ok {
 			continue
 		}
-		facts.MappingFails = facts.MappingFails || isFailing(nm, local)
-		facts.MappingStarts = facts.MappingStarts || nm.Status.CurrentMapping[local].IsAccepted() && nm.Spec.DesiredMapping[local] != ""
+		remote, isRequested := nm.Spec.DesiredMapping[local]
+		fails = fails || isFailing(nm, local)
+		starts = starts || isRequested && isAcceptedAs(nm, local, remote)
 	}
+	return fails, starts
 }
 
 // startNamespace starts the reflection of a namespace, with the resources of the leader if

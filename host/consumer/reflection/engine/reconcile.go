@@ -188,7 +188,7 @@ func (r *runner) fallback(ctx context.Context, key Key, settled bool) (time.Dura
 		return 0, nil
 	}
 	in := Input{Key: key, Facts: r.engine.facts(""), Local: local, Memory: r.states.get(key).memory}
-	r.engine.setRequest(&in.Facts, key.Namespace)
+	in.Facts.MappingFails, in.Facts.MappingStarts = request(r.engine.maps.List(""), key.Namespace)
 	actions, err := definition.Fallback(in)
 	if err != nil {
 		return 0, r.recordError(in, &decisionError{err})

@@ -22,6 +22,8 @@ const (
 	// labelDelay is how long the label of an offloaded pod waits for a status patch that can
 	// carry it.
 	labelDelay = 30 * time.Second
+	// mappingRetry is how soon a pod is decided again whose namespace the provider does not report.
+	mappingRetry = 30 * time.Second
 )
 
 // Reasons of decisions that change nothing.
@@ -56,6 +58,7 @@ const (
 	waitMetadataConflict  = "MetadataConflict"
 	waitRefusedChange     = "RefusedChange"
 	waitBackOff           = "RemotePodBackOff"
+	waitMapping           = "Mapping"
 )
 
 // observation is one pod as observed in both clusters.

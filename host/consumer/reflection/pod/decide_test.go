@@ -339,12 +339,35 @@ func TestFallback(t *testing.T) {
 			assert.Equal(t, tc.want, summary(actions))
 		})
 	}
-	t.Run("runs, and the provider fails to restore the namespace", func(t *testing.T) {
-		in := input(localPod(phase(corev1.PodRunning)), nil, nil)
-		in.Facts.MappingFails = true
+	neverSent := func(pod *corev1.Pod) { delete(pod.Labels, offloadingv1beta1.LocalPodLabel) }
+	for name, tc := range map[string]struct {
+		local *corev1.Pod
+		want  string
+	}{
+		"runs":                           {local: localPod(phase(corev1.PodRunning)), want: "event FailedReflection, wait Mapping"},
+		"was sent":                       {local: localPod(), want: "event FailedReflection, wait Mapping"},
+		"runs, and is deleted":           {local: localPod(phase(corev1.PodRunning), deleting), want: "event FailedReflection, wait Mapping"},
+		"was sent, and is deleted":       {local: localPod(deleting), want: "event FailedReflection, wait Mapping"},
+		"runs, and has no label yet":     {local: localPod(phase(corev1.PodRunning), deleting, neverSent), want: "event FailedReflection, wait Mapping"},
+		"starts, and has no label yet":   {local: localPod(container("web", 0), deleting, neverSent), want: "event FailedReflection, wait Mapping"},
+		"ended, and is deleted":          {local: localPod(phase(corev1.PodSucceeded), deleting), want: "delete local pod"},
+		"was never sent, and is deleted": {local: localPod(deleting, neverSent), want: "status Failed, delete local pod"},
+		"was never sent":                 {local: localPod(neverSent), want: "status Pending OffloadingBackOff, event ReflectionDisabled"},
+	} {
+		t.Run("the provider reports no namespace, and the pod "+name, func(t *testing.T) {
+			in := input(tc.local, nil, nil)
+			in.Facts.MappingFails = true
+			actions, err := definition(&policies{}).Fallback(in)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, summary(actions))
+		})
+	}
+	t.Run("the namespace was accepted after it was looked up, and the pod is deleted", func(t *testing.T) {
+		in := input(localPod(phase(corev1.PodRunning), deleting), nil, nil)
+		in.Facts.MappingStarts = true
 		actions, err := definition(&policies{}).Fallback(in)
 		require.NoError(t, err)
-		assert.Equal(t, "event FailedReflection", summary(actions))
+		assert.Equal(t, "keep MappingStarts", summary(actions))
 	})
 	t.Run("the namespace was accepted after it was looked up", func(t *testing.T) {
 		in := input(localPod(phase(corev1.PodRunning)), nil, nil)
