@@ -2,6 +2,7 @@ package rig_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -38,6 +39,8 @@ type shell struct {
 	kubeconfigs map[string]string
 	// logs is the folder with the logs of the components.
 	logs string
+	// program is what runs instead of longshorectl; "" for none.
+	program string
 	// transcript of a step.
 	transcript strings.Builder
 }
@@ -59,10 +62,10 @@ func (s *shell) run(t planetest.T, line string, input string) (stdout, stderr st
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out, errs bytes.Buffer
-	command := exec.CommandContext(ctx, longshorectl, s.arguments(line)...)
+	command := exec.CommandContext(ctx, cmp.Or(s.program, longshorectl), s.arguments(line)...)
 	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &errs
 	err := command.Run()
-	fmt.Fprintf(&s.transcript, "$ longshorectl %s\n%s%s", line, out.String(), errs.String())
+	fmt.Fprintf(&s.transcript, "$ %s %s\n%s%s", filepath.Base(cmp.Or(s.program, longshorectl)), line, out.String(), errs.String())
 	if err != nil {
 		exit := &exec.ExitError{}
 		require.ErrorAs(t, err, &exit)

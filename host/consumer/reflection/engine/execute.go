@@ -18,7 +18,7 @@ import (
 
 // unmanagedRetry is the pause after a name was found taken by an unmanaged object of the
 // provider. Unmanaged objects are not watched, so their deletion is not an event.
-const unmanagedRetry = 5 * time.Minute
+const unmanagedRetry = 30 * time.Second
 
 const (
 	// otherNodeTries is the number of tries after which an event reports that another
