@@ -216,7 +216,7 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 			change(o)
 		}
 	}
-	old, recent := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
+	old, recent := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(60, 0))
 	checkDiagnoses(t, map[string]diagnosed{
 		"the virtual nodes have no cpu left": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Operator,
 			"No virtual node takes the pod: milan: insufficient cpu: 5 requested, 4 left; turin: insufficient cpu: 5 requested, 4 left. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room. The scheduler says: 0/3 nodes are available"},
@@ -228,9 +228,32 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 		"it is older than the offloading": {pending(func(o *planner.Observed) {
 			o.Pod.Spec.Tolerations = nil
 			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = old, recent
-		}), planner.Scheduling, planner.ReasonCreatedBeforeOffloading, planner.Owner, "was created before its namespace was offloaded"},
-		"the webhook did not see it": {pending(func(o *planner.Observed) { o.Pod.Spec.Tolerations = nil }), planner.Scheduling, planner.ReasonNotPlaced, planner.Operator, "the pod webhook did not add the toleration"},
-		"there is no virtual node":   {pending(func(o *planner.Observed) { o.Facts.VirtualNodes = []offloadingv1beta1.VirtualNode{} }), planner.Scheduling, planner.ReasonNoVirtualNode, planner.Operator, "there is no virtual node. The operator must peer"},
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, "was created before its namespace was offloaded"},
+		"it is as old as the offloading": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations = nil
+			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = recent, recent
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, "Create it again: kubectl delete pod -n shop web. Then create pods without a controller again."},
+		"the label came later than the offloading": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations = nil
+			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = recent, old
+			o.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{
+				Time: &recent, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:liqo.io/scheduling-enabled":{}}}}`),
+			}}}}
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, "was created before its namespace was offloaded"},
+		"it runs at home": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations, o.Pod.Spec.NodeName, o.Node = nil, "worker", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, `so it is on node "worker" although the strategy is Remote. Create it again`},
+		"it runs in the provider, and the strategy is Local now": {pending(func(o *planner.Observed) {
+			sent(o)
+			o.Offloading.Spec.PodOffloadingStrategy = offloadingv1beta1.LocalPodOffloadingStrategyType
+			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
+		}), planner.Scheduling, offloadingv1beta1.StrategyChangedReason, planner.Owner, `so it is on node "milan" although the strategy is Local. Create it again`},
+		"the webhook did not see it": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations = nil
+			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = recent, old
+		}), planner.Scheduling, planner.ReasonNotPlaced, planner.Operator, "the pod webhook did not add the toleration"},
+		"there is no virtual node": {pending(func(o *planner.Observed) { o.Facts.VirtualNodes = []offloadingv1beta1.VirtualNode{} }), planner.Scheduling, planner.ReasonNoVirtualNode, planner.Operator, "there is no virtual node. The operator must peer"},
 		"the virtual nodes are down": {pending(func(o *planner.Observed) {
 			o.Facts.VirtualNodes = o.Facts.VirtualNodes[:1]
 			o.Facts.Nodes = map[string]*corev1.Node{"turin": {

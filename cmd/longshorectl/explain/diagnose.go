@@ -31,6 +31,7 @@ func observe(ctx context.Context, here *cluster.Cluster, name string) (*planner.
 	if !isKnown {
 		o.Offloading = &offloadingv1beta1.NamespaceOffloading{}
 	}
+	o.Namespace, _ = find[corev1.Namespace](ctx, here, core("namespaces"), "", here.Namespace)
 	if o.Pod.Spec.NodeName != "" {
 		o.Node, _ = find[corev1.Node](ctx, here, core("nodes"), "", o.Pod.Spec.NodeName)
 	}
@@ -49,7 +50,7 @@ func observeRemote(ctx context.Context, there *cluster.Cluster, namespace string
 // diagnose returns the first thing that is wrong with a pod; nil if it runs. Without a provider,
 // the pod's own status has what the provider reports.
 func diagnose(ctx context.Context, here, there *cluster.Cluster, remoteNamespace string, o *planner.Observed) (*planner.Diagnosis, error) {
-	if planner.Diagnose(planner.Observed{Pod: o.Pod}) == nil {
+	if planner.Diagnose(planner.Observed{Pod: o.Pod, Offloading: o.Offloading, Namespace: o.Namespace, Node: o.Node}) == nil {
 		return nil, nil
 	}
 	switch {

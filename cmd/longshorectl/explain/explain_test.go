@@ -101,6 +101,10 @@ func TestAPodThatRunsIsSaidToRun(t *testing.T) {
 		"a pod that has ended":       {Explanation{Phase: corev1.PodSucceeded, Node: "milan"}, "Has ended with success on node milan.\n\n"},
 		"an object that is no pod":   {Explanation{}, ""},
 		"a node with a strange name": {Explanation{Phase: corev1.PodRunning, Node: "x\x1b[2J"}, "Runs on node x [2J, and is ready.\n\n"},
+		"a pod that runs in the wrong cluster": {
+			Explanation{Phase: corev1.PodRunning, Node: "worker", Diagnosis: &planner.Diagnosis{Reason: planner.Reason{Stage: planner.Scheduling, Reason: "StrategyChanged", Message: "Message."}, Who: "the user"}},
+			"Runs where it should not, StrategyChanged: Message.\nWho can correct it: the user\n\n",
+		},
 		"a pod whose container ends": {Explanation{Phase: corev1.PodRunning, Diagnosis: &planner.Diagnosis{Who: "the user"}}, "Does not run at , : \nWho can correct it: the user\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -226,6 +226,9 @@ func namespaces(s *snapshot) []Problem {
 	for i := range s.offloadings.Items {
 		nso := &s.offloadings.Items[i]
 		problem := Problem{Object: "namespace " + nso.Namespace, Actor: string(s.id)}
+		if misplaced := offload.Misplaced(nso); misplaced != "" {
+			found = append(found, Problem{Object: problem.Object, Message: misplaced, Actor: problem.Actor, Action: "Do what the message says."})
+		}
 		switch nso.Status.OffloadingPhase {
 		case offloadingv1beta1.NoClusterSelectedOffloadingPhaseType:
 			problem.Message, problem.Action = "It is offloaded, and no virtual node is selected.", "Change its selector, or create a virtual node: longshorectl create resourceslice"

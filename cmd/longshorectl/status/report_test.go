@@ -306,6 +306,12 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()
 		}, "", "It is being deleted: its pods are drained."},
 		"a namespace selects no virtual node": {func(s *snapshot) { s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected" }, "rome", "It is offloaded, and no virtual node is selected."},
+		"pods run where the strategy does not permit it": {func(s *snapshot) {
+			s.offloadings.Items[0].Status.Conditions = []metav1.Condition{{Type: offloadingv1beta1.PodsFollowStrategyCondition, Status: metav1.ConditionFalse, Message: "Message."}}
+		}, "rome", "Message."},
+		"pods run where the strategy permits it": {func(s *snapshot) {
+			s.offloadings.Items[0].Status.Conditions = []metav1.Condition{{Type: offloadingv1beta1.PodsFollowStrategyCondition, Status: metav1.ConditionTrue, Message: "Message."}}
+		}, "", ""},
 		"a namespace is withdrawn": {func(s *snapshot) {
 			s.offloadings.Items[0].Status.OffloadingPhase = "Terminating"
 			s.offloadings.Items[0].Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{"milan": {
