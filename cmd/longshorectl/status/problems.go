@@ -117,8 +117,8 @@ func grants(s *snapshot) []Problem {
 	var found []Problem
 	for i := range s.slices.Items {
 		slice := &s.slices.Items[i]
-		peer := slice.Labels[liqocorev1beta1.RemoteClusterIDLabel]
-		problem := Problem{Peer: peer, Object: admin.Describe(slice), Actor: peer}
+		peer := peerOf(s, slice)
+		problem := Problem{Peer: string(peer), Object: admin.Describe(slice), Actor: string(peer)}
 		for _, kind := range []authv1beta1.ResourceSliceConditionType{
 			authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources,
 		} {
@@ -126,6 +126,8 @@ func grants(s *snapshot) []Problem {
 			isCopy := resourceslice.IsCopy(slice)
 			switch {
 			case problem.Message != "":
+			case !isCopy && authentication.LabelsProblem(slice, peer) != "":
+				problem.Message, problem.Action, problem.Actor = authentication.LabelsProblem(slice, peer), "Do what the message says.", string(s.id)
 			case c == nil && isCopy:
 				problem.Message, problem.Actor = fmt.Sprintf("%s is not decided.", kind), string(s.id)
 				problem.Action = "Look at its class, whose controller decides: kubectl -n " + slice.Namespace + " describe resourceslices.authentication.liqo.io " + slice.Name
@@ -134,7 +136,7 @@ func grants(s *snapshot) []Problem {
 			case !isDenied(*c):
 			case !isCopy:
 				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, joinReason(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
-			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, peer):
+			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, string(peer)):
 				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
 			}
 		}
@@ -147,6 +149,19 @@ func grants(s *snapshot) []Problem {
 		}
 	}
 	return found
+}
+
+// peerOf returns the peer of a slice: the one that its label names, or else that of its namespace.
+func peerOf(s *snapshot, slice *authv1beta1.ResourceSlice) liqocorev1beta1.ClusterID {
+	if id := slice.Labels[liqocorev1beta1.RemoteClusterIDLabel]; id != "" {
+		return liqocorev1beta1.ClusterID(id)
+	}
+	for i := range s.foreignClusters.Items {
+		if fc := &s.foreignClusters.Items[i]; fc.Status.TenantNamespace.Local == slice.Namespace {
+			return fc.Spec.ClusterID
+		}
+	}
+	return ""
 }
 
 // earlierPods returns the grants of consumers of which pods hold a part whose ResourceSlices are gone.

@@ -74,7 +74,7 @@ func healthyCluster() *snapshot {
 		slice.Status = authv1beta1.ResourceSliceStatus{Conditions: accepted, Resources: quantities("cpu", "8", "memory", "16Gi", "pods", "110")}
 		return slice
 	}
-	own := slice("milan", "milan", map[string]string{})
+	own := slice("milan", "milan", authentication.ReplicationLabels("milan"))
 	served := slice("rome", "oslo", map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "oslo"})
 	served.Spec.ConsumerClusterID = ptr.To[liqocorev1beta1.ClusterID]("oslo")
 	s.slices.Items = []authv1beta1.ResourceSlice{own, served}
@@ -290,8 +290,12 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		}, "milan", "The provider grants what cannot be used: cpu=-5: amounts cannot be negative"},
 		"this cluster denied a slice":     {deny(1, resources), "", ""},
 		"this cluster denied credentials": {deny(1, credentials), "oslo", "Authentication is denied: Denied: Message."},
-		"the provider has not decided":    {func(s *snapshot) { s.slices.Items[0].Status.Conditions = nil }, "milan", "The provider has not decided about Authentication."},
-		"this cluster has not decided":    {func(s *snapshot) { s.slices.Items[1].Status.Conditions = nil }, "rome", "Authentication is not decided."},
+		"a slice without its labels": {func(s *snapshot) {
+			s.slices.Items[0].Labels, s.slices.Items[0].Status = nil, authv1beta1.ResourceSliceStatus{}
+		}, "rome", "It is not sent to a provider, because it lacks the labels liqo.io/remote-cluster-id=milan, liqo.io/remoteID=milan, liqo.io/replication=true. Set them: kubectl label --overwrite -n liqo-tenant-milan " +
+			"resourceslices.authentication.liqo.io milan liqo.io/remote-cluster-id=milan liqo.io/remoteID=milan liqo.io/replication=true"},
+		"the provider has not decided": {func(s *snapshot) { s.slices.Items[0].Status.Conditions = nil }, "milan", "The provider has not decided about Authentication."},
+		"this cluster has not decided": {func(s *snapshot) { s.slices.Items[1].Status.Conditions = nil }, "rome", "Authentication is not decided."},
 		"pods of earlier slices hold a part": {func(s *snapshot) {
 			s.quotas.Items = []offloadingv1beta1.Quota{{
 				Spec:   offloadingv1beta1.QuotaSpec{User: authentication.SliceSubject("oslo", "rome").User},
