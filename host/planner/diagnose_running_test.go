@@ -220,6 +220,14 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 	checkDiagnoses(t, map[string]diagnosed{
 		"the virtual nodes have no cpu left": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Operator,
 			"No virtual node takes the pod: milan: insufficient cpu: 5 requested, 4 left; turin: insufficient cpu: 5 requested, 4 left. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room. The scheduler says: 0/3 nodes are available"},
+		"pods that fit no node of the provider hold the capacity": {pending(func(o *planner.Observed) {
+			requests("cpu", "5")(o.Pod)
+			o.Facts.Held = map[string][]string{"milan": {"shop/a", "shop/b", "shop/c", "shop/d"}}
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "milan: insufficient cpu: 5 requested, 4 left (pods that no node of the provider takes hold a part: shop/a, shop/b, shop/c and 1 more); turin"},
+		"a node that is overused": {pending(func(o *planner.Observed) {
+			requests("cpu", "5")(o.Pod)
+			used(&o.Facts, "cpu", "60")
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "insufficient cpu: 5 requested, and the pods on the node request 56 more than it has"},
 		"the closest node comes first": {pending(func(o *planner.Observed) {
 			requests("cpu", "5")(o.Pod)
 			o.Facts.VirtualNodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}

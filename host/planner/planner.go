@@ -50,6 +50,9 @@ type Facts struct {
 	// Requested are the requests of the pods on a Node, by its name, with their number as
 	// resource "pods".
 	Requested map[string]corev1.ResourceList
+	// Held are the pods on a Node that no node of its provider takes, by the Node's name. Their requests
+	// are part of Requested.
+	Held map[string][]string
 	// Replaced are the requests of the pods that a workload has on a Node already, by the Node's
 	// name. They are part of Requested and are not counted against the pods of the workload.
 	Replaced map[Workload]map[string]corev1.ResourceList

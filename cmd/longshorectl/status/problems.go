@@ -26,7 +26,7 @@ import (
 // the peers, their credentials, their grants, what is made of them, namespaces, and custom
 // resources.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), earlierPods(s), nodes(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), earlierPods(s), excessiveGrants(s), nodes(s), capacity(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
 }
 
 func installation(s *snapshot) []Problem {

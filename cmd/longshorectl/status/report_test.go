@@ -302,6 +302,28 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 				Status: offloadingv1beta1.QuotaStatus{Abandoned: quantities("pods", "3", "cpu", "1500m")},
 			}}
 		}, "oslo", "Pods of slices that are gone hold a part of what is granted, until they have ended: cpu 1500m, pods 3."},
+		"pods request more than a virtual node has": {func(s *snapshot) {
+			for range 30 {
+				s.pods = append(s.pods, corev1.Pod{Spec: podSpec("milan")})
+			}
+		}, "rome", "Its pods request more than it has: cpu 16 of 8."},
+		"pods that no node of the provider takes hold capacity": {func(s *snapshot) {
+			for _, name := range []string{"a", "b", "c", "d"} {
+				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: podSpec("milan")}
+				pod.Status.Phase, pod.Status.Conditions = corev1.PodPending, []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+				s.pods = append(s.pods, pod)
+			}
+		}, "rome", "No node of the provider takes pods that hold cpu 2, memory 1Gi, pods 4 of it: shop/a, shop/b, shop/c and 1 more."},
+		"a grant exceeds the Nodes": {func(s *snapshot) {
+			s.realNodes.Items = []corev1.Node{{Status: corev1.NodeStatus{Allocatable: quantities("cpu", "2", "memory", "32Gi", "pods", "110")}}, {Status: corev1.NodeStatus{Allocatable: quantities("cpu", "2")}}}
+		}, "rome", "It grants more than all Nodes of this cluster have: cpu 8 of 4."},
+		"a grant of what no Node has": {func(s *snapshot) {
+			s.slices.Items[1].Status.Resources = quantities("cpu", "1", "nvidia.com/gpu", "1")
+			s.realNodes.Items = []corev1.Node{{Status: corev1.NodeStatus{Allocatable: quantities("cpu", "8")}}}
+		}, "rome", "It grants more than all Nodes of this cluster have: nvidia.com/gpu 1 of 0."},
+		"a grant is less than the Nodes have": {func(s *snapshot) {
+			s.realNodes.Items = []corev1.Node{{Status: corev1.NodeStatus{Allocatable: quantities("cpu", "8", "memory", "32Gi", "pods", "110")}}}
+		}, "", ""},
 		"a virtual kubelet does not run": {func(s *snapshot) { s.virtualNodes.Items[0].Status.Conditions = nil }, "rome", "Its virtual kubelet does not run."},
 		"a Node is missing":              {func(s *snapshot) { s.nodes.Items = nil }, "rome", "Its Node does not exist."},
 		"a VirtualNode without a Node":   {func(s *snapshot) { s.nodes.Items = nil; s.virtualNodes.Items[0].Spec.CreateNode = new(bool) }, "", ""},
