@@ -219,7 +219,7 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 	}
 	switch {
 	case len(o.Pod.Spec.SchedulingGates) > 0:
-		return newDiagnosis(Scheduling, corev1.PodReasonSchedulingGated, Owner, "The pod has the scheduling gate %q. The controller that added it must remove it.", o.Pod.Spec.SchedulingGates[0].Name)
+		return newDiagnosis(Scheduling, corev1.PodReasonSchedulingGated, Owner, "%s", describeGates(o.Pod))
 	case o.Offloading == nil:
 		return newDiagnosis(Scheduling, ReasonNamespaceNotOffloaded, Operator, "No node takes the pod, and namespace %q has no NamespaceOffloading: virtual nodes do not take it.%s", o.Pod.Namespace, says)
 	case says == "":
@@ -229,6 +229,13 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 	}
 	if found := diagnoseMisfit(o, scheduled.Reason, says); found != nil {
 		return found
+	}
+	if o.Facts.Inventory != nil {
+		for _, f := range o.needs().Follows {
+			if f.Kind == kindClaim && f.State == NotReflected {
+				return newDiagnosis(Scheduling, ReasonObjectNotReflected, Owner, "Claim %q keeps the pod off virtual nodes: %s.%s", f.Name, f.Why, says)
+			}
+		}
 	}
 	return newDiagnosis(Scheduling, scheduled.Reason, Owner, "%s", scheduled.Message)
 }
@@ -368,8 +375,14 @@ func diagnoseCreation(o Observed) *Diagnosis {
 func diagnoseProviderScheduling(o Observed) *Diagnosis {
 	if scheduled := condition(o.remotePod(), corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
 		if claim := o.lostClaim(); claim != "" {
+			says := ""
+			if event := newestWarning(o.Events, func(e *corev1.Event) bool {
+				return e.InvolvedObject.Kind == kindClaim && e.InvolvedObject.Name == claim
+			}); event != nil {
+				says = " The claim says: " + describeEvent(event)
+			}
 			return newDiagnosis(ProviderScheduling, ReasonVolumeLost, Owner, "The claim %[1]q was deleted in the provider, and its data is lost. "+
-				"To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n %[2]s persistentvolumeclaim/%[1]s pod/%[3]s", claim, o.Pod.Namespace, o.Pod.Name)
+				"To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n %[2]s persistentvolumeclaim/%[1]s pod/%[3]s.%[4]s", claim, o.Pod.Namespace, o.Pod.Name, says)
 		}
 		return newDiagnosis(ProviderScheduling, scheduled.Reason, ProviderOperator, "No node of the provider takes the pod: %s", scheduled.Message)
 	}

@@ -273,11 +273,21 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 			o.Pod.Spec.NodeSelector = map[string]string{"region": "eu"}
 			o.Offloading.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"eu"}}}}}
 		}), planner.Scheduling, "Unschedulable", planner.Operator, "do not match the clusterSelector"},
-		"the strategy is Local":        {pending(func(o *planner.Observed) { o.Offloading.Spec.PodOffloadingStrategy = "Local" }), planner.Scheduling, planner.ReasonStrategyLocal, planner.Operator, "strategy Local"},
+		"the strategy is Local":   {pending(func(o *planner.Observed) { o.Offloading.Spec.PodOffloadingStrategy = "Local" }), planner.Scheduling, planner.ReasonStrategyLocal, planner.Operator, "strategy Local"},
+		"a claim in this cluster": {pending(claimed("here")), planner.Scheduling, planner.ReasonObjectNotReflected, planner.Owner, `Claim "here" keeps the pod off virtual nodes: its volume is in this cluster. The scheduler says`},
+		"an ephemeral volume": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+			disk := "disk"
+			o.Facts.Inventory.AddClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-scratch"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &disk}})
+		}), planner.Scheduling, planner.ReasonObjectNotReflected, planner.Owner, `Claim "web-scratch" keeps the pod off virtual nodes: its storage class "disk" has volumes in this cluster only`},
 		"affinity to other pods":       {pending(func(*planner.Observed) {}), planner.Scheduling, "Unschedulable", planner.Owner, "0/3 nodes are available"},
 		"the nodes may not be read":    {pending(func(o *planner.Observed) { o.Facts = planner.Facts{}; requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Owner, "0/3 nodes are available"},
 		"many nodes, of which 3 named": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod); addNodes(&o.Facts, "a", "b", "c", "d") }), planner.Scheduling, "Unschedulable", planner.Operator, "; and 3 more virtual nodes"},
 	})
+}
+
+func claimed(name string) func(*planner.Observed) {
+	return func(o *planner.Observed) { claim(name)(o.Pod) }
 }
 
 func addNodes(f *planner.Facts, names ...string) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,18 @@ func (p *Planner) findMisfit(pod *corev1.Pod, requests, replaced corev1.Resource
 		return refuse(rankResources, Operator, "%s%s", shortage, describeHeld(p.facts.Held[node.Name]))
 	}
 	return nil
+}
+
+// describeGates says which scheduling gates a pod waits for.
+func describeGates(pod *corev1.Pod) string {
+	var names []string
+	for _, gate := range pod.Spec.SchedulingGates {
+		names = append(names, strconv.Quote(gate.Name))
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("The pod has the scheduling gate %s. The controller that added it must remove it.", names[0])
+	}
+	return fmt.Sprintf("The pod has the scheduling gates %s. The controllers that added them must remove them.", strings.Join(names, ", "))
 }
 
 // HoldsCapacity reports whether a pod takes the capacity of a virtual node and does not run, because no

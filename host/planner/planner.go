@@ -144,7 +144,7 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 		plan.local(ReasonStrategyLocal, fmt.Sprintf("The NamespaceOffloading of namespace %q has the strategy Local, so its pods stay in this cluster.", pod.Namespace))
 		return plan, nil
 	}
-	admitted, err := p.admit(ctx, plan, withDefaultTolerations(pod))
+	admitted, err := p.admit(ctx, plan, withDefaults(pod))
 	if err != nil {
 		return nil, fmt.Errorf("planning the admission of %s: %w", plan, err)
 	}
@@ -152,7 +152,7 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 		return plan, nil
 	}
 	plan.AdmittedPod = admitted
-	p.schedule(plan, admitted, offloading)
+	p.schedule(plan, pod, admitted, offloading)
 	if err := p.send(ctx, plan, admitted, offloading); err != nil {
 		return nil, fmt.Errorf("planning the ShadowPod of %s: %w", plan, err)
 	}

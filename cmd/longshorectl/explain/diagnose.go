@@ -155,13 +155,21 @@ func isAbsent(err error) bool {
 	return found
 }
 
+// providerOf returns the cluster ID of the provider of a pod's node, or "".
+func providerOf(o *planner.Observed) string {
+	if !planner.IsVirtual(o.Node) {
+		return ""
+	}
+	return o.Node.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+}
+
 // readMapping reads the ForeignCluster and the NamespaceMap of the provider of a pod's node, if the
 // user may.
 func readMapping(ctx context.Context, here *cluster.Cluster, o *planner.Observed) {
-	if !planner.IsVirtual(o.Node) {
+	provider := providerOf(o)
+	if provider == "" {
 		return
 	}
-	provider := o.Node.Labels[liqocorev1beta1.RemoteClusterIDLabel]
 	_ = cluster.List(ctx, here, liqocorev1beta1.GroupVersion.WithResource("foreignclusters"), func(peer *liqocorev1beta1.ForeignCluster) {
 		if string(peer.Spec.ClusterID) == provider {
 			o.Peer = peer

@@ -115,6 +115,26 @@ func TestAPodThatRunsIsSaidToRun(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsNotTheProviderIsNoticed(t *testing.T) {
+	for name, tc := range map[string]struct{ there, provider, want string }{
+		"the provider":               {"milan", "milan", ""},
+		"the consumer":               {"rome", "milan", `is of cluster "rome", not of "milan", in which the pod is`},
+		"another provider":           {"turin", "milan", `is of cluster "turin", not of "milan"`},
+		"the consumer, for a Secret": {"rome", "", `is of cluster "rome" itself, not of its provider`},
+		"a provider, for a Secret":   {"turin", "", ""},
+		"an ID that is not known":    {"", "milan", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkProvider("rome", tc.there, tc.provider)
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
 func TestTheTableFitsATerminal(t *testing.T) {
 	explanation := &Explanation{
 		Objects: []Object{{Kind: "pod", Namespace: "shop", Name: "web", Decisions: []view.Entry{

@@ -119,6 +119,11 @@ func grants(s *snapshot) []Problem {
 		slice := &s.slices.Items[i]
 		peer := peerOf(s, slice)
 		problem := Problem{Peer: string(peer), Object: admin.Describe(slice), Actor: string(peer)}
+		if labels := authentication.LabelsProblem(slice, peer); labels != "" && !resourceslice.IsCopy(slice) {
+			problem.Message, problem.Action, problem.Actor = labels, "Do what the message says.", string(s.id)
+			found = append(found, problem)
+			continue
+		}
 		for _, kind := range []authv1beta1.ResourceSliceConditionType{
 			authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources,
 		} {
@@ -126,8 +131,6 @@ func grants(s *snapshot) []Problem {
 			isCopy := resourceslice.IsCopy(slice)
 			switch {
 			case problem.Message != "":
-			case !isCopy && authentication.LabelsProblem(slice, peer) != "":
-				problem.Message, problem.Action, problem.Actor = authentication.LabelsProblem(slice, peer), "Do what the message says.", string(s.id)
 			case c == nil && isCopy:
 				problem.Message, problem.Actor = fmt.Sprintf("%s is not decided.", kind), string(s.id)
 				problem.Action = "Look at its class, whose controller decides: kubectl -n " + slice.Namespace + " describe resourceslices.authentication.liqo.io " + slice.Name

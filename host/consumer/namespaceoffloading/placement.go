@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 const (
@@ -61,29 +62,37 @@ func PrecedesOffloading(pod *corev1.Pod, offloadedAt time.Time) bool {
 // those whose RuntimeClass may choose a virtual node, contradict nothing. Neither do later pods that do not
 // tolerate virtual nodes: policies may keep pods at home.
 func Contradiction(strategy offloadingv1beta1.PodOffloadingStrategyType, pod *corev1.Pod, isVirtual bool, offloadedAt time.Time) string {
+	isEnding := pod.DeletionTimestamp != nil || podend.IsTerminal(pod.Status.Phase)
 	owner := metav1.GetControllerOf(pod)
-	isEnding := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if isEnding || owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node") {
 		return ""
 	}
-	isBound := pod.Spec.NodeName != ""
 	switch strategy {
 	case offloadingv1beta1.LocalPodOffloadingStrategyType:
-		if isBound && isVirtual && pod.Spec.RuntimeClassName == nil {
+		if pod.Spec.NodeName != "" && isVirtual && pod.Spec.RuntimeClassName == nil {
 			return offloadingv1beta1.StrategyChangedReason
 		}
 	case offloadingv1beta1.RemotePodOffloadingStrategyType:
-		taint := corev1.Taint{Key: offloadingv1beta1.VirtualNodeTaintKey, Value: "true", Effect: corev1.TaintEffectNoExecute}
-		tolerates := schedulingcorev1.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, &taint, false)
-		switch {
-		case isVirtual || !isBound && tolerates:
-		case PrecedesOffloading(pod, offloadedAt):
-			return offloadingv1beta1.CreatedBeforeOffloadingReason
-		case tolerates:
-			return offloadingv1beta1.StrategyChangedReason
-		}
+		return notRemote(pod, isVirtual, offloadedAt)
+	case offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType:
 	}
 	return ""
+}
+
+// notRemote returns why a pod is, or will be, on a node of this cluster, or "".
+func notRemote(pod *corev1.Pod, isVirtual bool, offloadedAt time.Time) string {
+	taint := corev1.Taint{Key: offloadingv1beta1.VirtualNodeTaintKey, Value: "true", Effect: corev1.TaintEffectNoExecute}
+	tolerates := schedulingcorev1.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, &taint, false)
+	switch {
+	case isVirtual || pod.Spec.NodeName == "" && tolerates:
+		return ""
+	case PrecedesOffloading(pod, offloadedAt):
+		return offloadingv1beta1.CreatedBeforeOffloadingReason
+	case tolerates:
+		return offloadingv1beta1.StrategyChangedReason
+	default:
+		return ""
+	}
 }
 
 // Repair returns the commands that create pods of a namespace again where its strategy says.
