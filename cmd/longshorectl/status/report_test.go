@@ -273,10 +273,7 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			}
 		}
 	}
-	for name, tc := range map[string]struct {
-		change         func(*snapshot)
-		actor, message string
-	}{
+	checkProblems(t, map[string]problemRow{
 		"nothing is wrong":                {change: func(*snapshot) {}},
 		"a replica is missing":            {func(s *snapshot) { s.deployments.Items[0].Status.AvailableReplicas = 1 }, "rome", "1 of 2 replicas are available."},
 		"a consumer signed another nonce": {tenant("InvalidSignature"), "oslo", "InvalidSignature: Message."},
@@ -290,40 +287,14 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		}, "milan", "The provider grants what cannot be used: cpu=-5: amounts cannot be negative"},
 		"this cluster denied a slice":     {deny(1, resources), "", ""},
 		"this cluster denied credentials": {deny(1, credentials), "oslo", "Authentication is denied: Denied: Message."},
-		"a slice without its labels": {func(s *snapshot) {
-			s.slices.Items[0].Labels, s.slices.Items[0].Status = nil, authv1beta1.ResourceSliceStatus{}
-		}, "rome", "It is not sent to a provider, because it lacks the labels liqo.io/remote-cluster-id=milan, liqo.io/remoteID=milan, liqo.io/replication=true. Set them: kubectl label --overwrite -n liqo-tenant-milan " +
-			"resourceslices.authentication.liqo.io milan liqo.io/remote-cluster-id=milan liqo.io/remoteID=milan liqo.io/replication=true"},
-		"the provider has not decided": {func(s *snapshot) { s.slices.Items[0].Status.Conditions = nil }, "milan", "The provider has not decided about Authentication."},
-		"this cluster has not decided": {func(s *snapshot) { s.slices.Items[1].Status.Conditions = nil }, "rome", "Authentication is not decided."},
+		"the provider has not decided":    {func(s *snapshot) { s.slices.Items[0].Status.Conditions = nil }, "milan", "The provider has not decided about Authentication."},
+		"this cluster has not decided":    {func(s *snapshot) { s.slices.Items[1].Status.Conditions = nil }, "rome", "Authentication is not decided."},
 		"pods of earlier slices hold a part": {func(s *snapshot) {
 			s.quotas.Items = []offloadingv1beta1.Quota{{
 				Spec:   offloadingv1beta1.QuotaSpec{User: authentication.SliceSubject("oslo", "rome").User},
 				Status: offloadingv1beta1.QuotaStatus{Abandoned: quantities("pods", "3", "cpu", "1500m")},
 			}}
 		}, "oslo", "Pods of slices that are gone hold a part of what is granted, until they have ended: cpu 1500m, pods 3."},
-		"pods request more than a virtual node has": {func(s *snapshot) {
-			for range 30 {
-				s.pods = append(s.pods, corev1.Pod{Spec: podSpec("milan")})
-			}
-		}, "rome", "Its pods request more than it has: cpu 16 of 8."},
-		"pods that no node of the provider takes hold capacity": {func(s *snapshot) {
-			for _, name := range []string{"a", "b", "c", "d"} {
-				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: podSpec("milan")}
-				pod.Status.Phase, pod.Status.Conditions = corev1.PodPending, []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
-				s.pods = append(s.pods, pod)
-			}
-		}, "rome", "No node of the provider takes pods that hold cpu 2, memory 1Gi, pods 4 of it: shop/a, shop/b, shop/c and 1 more."},
-		"a grant exceeds the Nodes": {func(s *snapshot) {
-			s.realNodes.Items = []corev1.Node{{Status: corev1.NodeStatus{Allocatable: quantities("cpu", "2", "memory", "32Gi", "pods", "110")}}, {Status: corev1.NodeStatus{Allocatable: quantities("cpu", "2")}}}
-		}, "rome", "It grants more than all Nodes of this cluster have: cpu 8 of 4."},
-		"a grant of what no Node has": {func(s *snapshot) {
-			s.slices.Items[1].Status.Resources = quantities("cpu", "1", "nvidia.com/gpu", "1")
-			s.realNodes.Items = []corev1.Node{{Status: corev1.NodeStatus{Allocatable: quantities("cpu", "8")}}}
-		}, "rome", "It grants more than all Nodes of this cluster have: nvidia.com/gpu 1 of 0."},
-		"a grant is less than the Nodes have": {func(s *snapshot) {
-			s.realNodes.Items = []corev1.Node{{Status: corev1.NodeStatus{Allocatable: quantities("cpu", "8", "memory", "32Gi", "pods", "110")}}}
-		}, "", ""},
 		"a virtual kubelet does not run": {func(s *snapshot) { s.virtualNodes.Items[0].Status.Conditions = nil }, "rome", "Its virtual kubelet does not run."},
 		"a Node is missing":              {func(s *snapshot) { s.nodes.Items = nil }, "rome", "Its Node does not exist."},
 		"a VirtualNode without a Node":   {func(s *snapshot) { s.nodes.Items = nil; s.virtualNodes.Items[0].Spec.CreateNode = new(bool) }, "", ""},
@@ -332,12 +303,6 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()
 		}, "", "It is being deleted: its pods are drained."},
 		"a namespace selects no virtual node": {func(s *snapshot) { s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected" }, "rome", "It is offloaded, and no virtual node is selected."},
-		"pods run where the strategy does not permit it": {func(s *snapshot) {
-			s.offloadings.Items[0].Status.Conditions = []metav1.Condition{{Type: offloadingv1beta1.PodsFollowStrategyCondition, Status: metav1.ConditionFalse, Message: "Message."}}
-		}, "rome", "Message."},
-		"pods run where the strategy permits it": {func(s *snapshot) {
-			s.offloadings.Items[0].Status.Conditions = []metav1.Condition{{Type: offloadingv1beta1.PodsFollowStrategyCondition, Status: metav1.ConditionTrue, Message: "Message."}}
-		}, "", ""},
 		"a namespace is withdrawn": {func(s *snapshot) {
 			s.offloadings.Items[0].Status.OffloadingPhase = "Terminating"
 			s.offloadings.Items[0].Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{"milan": {
@@ -350,19 +315,5 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		"a network that is used": {func(s *snapshot) {
 			s.foreignClusters.Items[0].Status.Modules.Networking = liqocorev1beta1.Module{Enabled: true, Conditions: []liqocorev1beta1.Condition{{Type: "NetworkConnectionStatus", Status: "Error", Reason: "ConnectionError"}}}
 		}, "rome", "NetworkConnectionStatus is Error: ConnectionError"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := healthyCluster()
-			tc.change(s)
-			found := build(s).Problems
-			if tc.message == "" {
-				assert.Empty(t, found)
-				return
-			}
-			require.Len(t, found, 1)
-			assert.Equal(t, tc.message, found[0].Message)
-			assert.Equal(t, tc.actor, found[0].Actor)
-			assert.NotEmpty(t, found[0].Action)
-		})
-	}
+	})
 }
