@@ -67,3 +67,29 @@ func TestThePlanJudgesAsKubernetesDoes(t *testing.T) {
 		})
 	}
 }
+
+// The settings of the provider are not known: what it refuses by default is a warning.
+func TestWhatAProviderMayRefuseIsAWarning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"nothing": {func(*corev1.Pod) {}, ""},
+		"a privileged container": {func(p *corev1.Pod) {
+			privileged := true
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
+		}, `The pod violates the provider's Pod Security level "baseline": privileged`},
+		"a device": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, `The resource claim "gpu" of the pod does not follow it`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planned := predict(t, shop(), web(tc.change))
+			assert.Equal(t, planner.Offloadable, planned.Result)
+			if tc.want == "" {
+				assert.Empty(t, planned.Warnings)
+				return
+			}
+			require.Len(t, planned.Warnings, 1)
+			assert.Contains(t, planned.Warnings[0], tc.want)
+		})
+	}
+}
