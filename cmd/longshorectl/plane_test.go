@@ -159,6 +159,12 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	severalProviders(t, c, at)
 	fullNodes(t, c, at)
 	wrongTargets(t, at, kubeconfig)
+	create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "id", Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}}, Data: map[string]string{"CLUSTER_ID": "rome"}})
+	for _, target := range []string{"pod/web", "secret/web"} {
+		_, code, message = at(target, "-n", "shop", "--remote-kubeconfig", kubeconfig)
+		assert.Equal(t, output.CodeUsage, code)
+		assert.Contains(t, message, `is of cluster "rome" itself, not of its provider`)
+	}
 }
 
 // wrongTargets are objects that cannot be explained.

@@ -47,6 +47,30 @@ func (offloadings) List(context.Context, client.ObjectList, ...client.ListOption
 // --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds of kube-apiserver.
 const toleratedSeconds = 300
 
+// withDefaults returns the pod with what the API server adds before the webhooks and the scheduler judges. The given
+// pod is not changed.
+func withDefaults(pod *corev1.Pod) *corev1.Pod {
+	changed := withDefaultTolerations(pod)
+	changed.Spec.InitContainers = withDefaultRequests(pod.Spec.InitContainers)
+	changed.Spec.Containers = withDefaultRequests(pod.Spec.Containers)
+	return changed
+}
+
+// withDefaultRequests returns containers that request their limits, unless they request another amount.
+func withDefaultRequests(containers []corev1.Container) []corev1.Container {
+	changed := slices.Clone(containers)
+	for i := range changed {
+		resources := &changed[i].Resources
+		if len(resources.Limits) == 0 {
+			continue
+		}
+		requests := resources.Limits.DeepCopy()
+		maps.Copy(requests, resources.Requests)
+		resources.Requests = requests
+	}
+	return changed
+}
+
 // withDefaultTolerations returns the pod as the admission plugin DefaultTolerationSeconds changes it,
 // which runs in each API server and before the webhooks: the pod tolerates for a time that a node is
 // not ready or unreachable, unless it says otherwise. Without them the pod would not fit a virtual node

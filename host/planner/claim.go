@@ -15,6 +15,8 @@ const (
 	// defaultVirtualClass is the virtual storage class that the chart creates.
 	defaultVirtualClass    = "liqo"
 	defaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
+	// selectedNodeAnnotation is the node that the scheduler chose for a claim that waits for its first consumer.
+	selectedNodeAnnotation = "volume.kubernetes.io/selected-node"
 )
 
 // AddClaim adds a claim unless the inventory has it.
@@ -75,6 +77,9 @@ func (v *Inventory) claimStays(claim *corev1.PersistentVolumeClaim, node *virtua
 		return fmt.Sprintf("its volume is in cluster %q", cluster)
 	case isBound:
 		return ""
+	}
+	if selected := claim.Annotations[selectedNodeAnnotation]; selected != "" && node != nil && selected != node.Name {
+		return fmt.Sprintf("its volume is being created for node %q", selected)
 	}
 	if why := v.classStays(claim.Spec.StorageClassName); why != "" {
 		return why

@@ -14,6 +14,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
@@ -49,6 +50,8 @@ type Observed struct {
 	Pod *corev1.Pod
 	// Offloading is the NamespaceOffloading of its namespace.
 	Offloading *offloadingv1beta1.NamespaceOffloading
+	// Namespace with its managed fields, which say when it was offloaded; nil if it was not read.
+	Namespace *corev1.Namespace
 	// Node that the pod is bound to.
 	Node *corev1.Node
 	// Peer is the ForeignCluster of the provider of a virtual node.
@@ -112,8 +115,11 @@ func (o *Observed) kubeletOperator() string {
 }
 
 // Diagnose returns the first thing that is wrong with a pod, from its scheduling to the
-// provider's kubelet; nil if it runs or has ended.
+// provider's kubelet; nil if it runs where its namespace wants it, or has ended.
 func Diagnose(o Observed) *Diagnosis {
+	if found := diagnosePlacement(o); found != nil {
+		return found
+	}
 	if isRunning(o.Pod) || o.Pod.Status.Phase == corev1.PodSucceeded && o.Pod.DeletionTimestamp == nil {
 		return nil
 	}
@@ -184,6 +190,23 @@ func (o *Observed) isHeld(event *corev1.Event) bool {
 	return event.Reason == pod.ReasonRemoteFinalizers && event.InvolvedObject.UID == o.Pod.UID
 }
 
+// diagnosePlacement reports a pod on a node that the strategy of its namespace does not permit.
+func diagnosePlacement(o Observed) *Diagnosis {
+	if o.Offloading == nil || o.Node == nil {
+		return nil
+	}
+	strategy := o.Offloading.Spec.PodOffloadingStrategy
+	repair := namespaceoffloading.Repair(o.Pod.Namespace, []corev1.Pod{*o.Pod})
+	switch reason := namespaceoffloading.Contradiction(strategy, o.Pod, IsVirtual(o.Node), namespaceoffloading.OffloadedAt(o.Namespace, o.Offloading)); reason {
+	case "":
+		return nil
+	case offloadingv1beta1.CreatedBeforeOffloadingReason:
+		return newDiagnosis(Scheduling, reason, Owner, "The pod was created before its namespace was offloaded, so it is on node %q although the strategy is %s. Create it again: %s.", o.Node.Name, strategy, repair)
+	default:
+		return newDiagnosis(Scheduling, reason, Owner, "The pod was created when the strategy of its namespace was another, so it is on node %q although the strategy is %s. Create it again: %s.", o.Node.Name, strategy, repair)
+	}
+}
+
 func diagnoseScheduling(o Observed) *Diagnosis {
 	if o.Pod.Spec.NodeName != "" {
 		return nil
@@ -196,7 +219,7 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 	}
 	switch {
 	case len(o.Pod.Spec.SchedulingGates) > 0:
-		return newDiagnosis(Scheduling, corev1.PodReasonSchedulingGated, Owner, "The pod has the scheduling gate %q. The controller that added it must remove it.", o.Pod.Spec.SchedulingGates[0].Name)
+		return newDiagnosis(Scheduling, corev1.PodReasonSchedulingGated, Owner, "%s", describeGates(o.Pod))
 	case o.Offloading == nil:
 		return newDiagnosis(Scheduling, ReasonNamespaceNotOffloaded, Operator, "No node takes the pod, and namespace %q has no NamespaceOffloading: virtual nodes do not take it.%s", o.Pod.Namespace, says)
 	case says == "":
@@ -206,6 +229,13 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 	}
 	if found := diagnoseMisfit(o, scheduled.Reason, says); found != nil {
 		return found
+	}
+	if o.Facts.Inventory != nil {
+		for _, f := range o.needs().Follows {
+			if f.Kind == kindClaim && f.State == NotReflected {
+				return newDiagnosis(Scheduling, ReasonObjectNotReflected, Owner, "Claim %q keeps the pod off virtual nodes: %s.%s", f.Name, f.Why, says)
+			}
+		}
 	}
 	return newDiagnosis(Scheduling, scheduled.Reason, Owner, "%s", scheduled.Message)
 }
@@ -239,9 +269,9 @@ func diagnoseMisfit(o Observed, reason, says string) *Diagnosis {
 		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room.%s", text, says)
 	case misfits[0].rank != rankNotAdmitted:
 		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s.%s", text, says)
-	case o.Pod.CreationTimestamp.Before(&o.Offloading.CreationTimestamp):
-		return newDiagnosis(Scheduling, ReasonCreatedBeforeOffloading, Owner,
-			"The pod was created before its namespace was offloaded, so it does not tolerate virtual nodes. Delete it, and create it again unless its controller does.%s", says)
+	case namespaceoffloading.PrecedesOffloading(o.Pod, namespaceoffloading.OffloadedAt(o.Namespace, o.Offloading)):
+		return newDiagnosis(Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, Owner,
+			"The pod was created before its namespace was offloaded, so it does not tolerate virtual nodes. Create it again: %s.%s", namespaceoffloading.Repair(o.Pod.Namespace, []corev1.Pod{*o.Pod}), says)
 	default:
 		return newDiagnosis(Scheduling, ReasonNotPlaced, Operator,
 			"The pod does not tolerate virtual nodes, although its namespace is offloaded: the pod webhook did not add the toleration. See the webhook and its policies, then create the pod again.%s", says)
@@ -345,8 +375,14 @@ func diagnoseCreation(o Observed) *Diagnosis {
 func diagnoseProviderScheduling(o Observed) *Diagnosis {
 	if scheduled := condition(o.remotePod(), corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
 		if claim := o.lostClaim(); claim != "" {
+			says := ""
+			if event := newestWarning(o.Events, func(e *corev1.Event) bool {
+				return e.InvolvedObject.Kind == kindClaim && e.InvolvedObject.Name == claim
+			}); event != nil {
+				says = " The claim says: " + describeEvent(event)
+			}
 			return newDiagnosis(ProviderScheduling, ReasonVolumeLost, Owner, "The claim %[1]q was deleted in the provider, and its data is lost. "+
-				"To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n %[2]s persistentvolumeclaim/%[1]s pod/%[3]s", claim, o.Pod.Namespace, o.Pod.Name)
+				"To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n %[2]s persistentvolumeclaim/%[1]s pod/%[3]s.%[4]s", claim, o.Pod.Namespace, o.Pod.Name, says)
 		}
 		return newDiagnosis(ProviderScheduling, scheduled.Reason, ProviderOperator, "No node of the provider takes the pod: %s", scheduled.Message)
 	}

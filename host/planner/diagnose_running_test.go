@@ -216,10 +216,18 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 			change(o)
 		}
 	}
-	old, recent := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
+	old, recent := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(60, 0))
 	checkDiagnoses(t, map[string]diagnosed{
 		"the virtual nodes have no cpu left": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Operator,
 			"No virtual node takes the pod: milan: insufficient cpu: 5 requested, 4 left; turin: insufficient cpu: 5 requested, 4 left. A larger ResourceSlice, or spec.resourceQuota of the VirtualNode, gives it room. The scheduler says: 0/3 nodes are available"},
+		"pods that fit no node of the provider hold the capacity": {pending(func(o *planner.Observed) {
+			requests("cpu", "5")(o.Pod)
+			o.Facts.Held = map[string][]string{"milan": {"shop/a", "shop/b", "shop/c", "shop/d"}}
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "milan: insufficient cpu: 5 requested, 4 left (pods that no node of the provider takes hold a part: shop/a, shop/b, shop/c and 1 more); turin"},
+		"a node that is overused": {pending(func(o *planner.Observed) {
+			requests("cpu", "5")(o.Pod)
+			used(&o.Facts, "cpu", "60")
+		}), planner.Scheduling, "Unschedulable", planner.Operator, "insufficient cpu: 5 requested, and the pods on the node request 56 more than it has"},
 		"the closest node comes first": {pending(func(o *planner.Observed) {
 			requests("cpu", "5")(o.Pod)
 			o.Facts.VirtualNodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
@@ -228,9 +236,32 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 		"it is older than the offloading": {pending(func(o *planner.Observed) {
 			o.Pod.Spec.Tolerations = nil
 			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = old, recent
-		}), planner.Scheduling, planner.ReasonCreatedBeforeOffloading, planner.Owner, "was created before its namespace was offloaded"},
-		"the webhook did not see it": {pending(func(o *planner.Observed) { o.Pod.Spec.Tolerations = nil }), planner.Scheduling, planner.ReasonNotPlaced, planner.Operator, "the pod webhook did not add the toleration"},
-		"there is no virtual node":   {pending(func(o *planner.Observed) { o.Facts.VirtualNodes = []offloadingv1beta1.VirtualNode{} }), planner.Scheduling, planner.ReasonNoVirtualNode, planner.Operator, "there is no virtual node. The operator must peer"},
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, "was created before its namespace was offloaded"},
+		"it is as old as the offloading": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations = nil
+			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = recent, recent
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, "Create it again: kubectl delete pod -n shop web. Then create pods without a controller again."},
+		"the label came later than the offloading": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations = nil
+			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = recent, old
+			o.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{
+				Time: &recent, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:liqo.io/scheduling-enabled":{}}}}`),
+			}}}}
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, "was created before its namespace was offloaded"},
+		"it runs at home": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations, o.Pod.Spec.NodeName, o.Node = nil, "worker", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
+		}), planner.Scheduling, offloadingv1beta1.CreatedBeforeOffloadingReason, planner.Owner, `so it is on node "worker" although the strategy is Remote. Create it again`},
+		"it runs in the provider, and the strategy is Local now": {pending(func(o *planner.Observed) {
+			sent(o)
+			o.Offloading.Spec.PodOffloadingStrategy = offloadingv1beta1.LocalPodOffloadingStrategyType
+			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
+		}), planner.Scheduling, offloadingv1beta1.StrategyChangedReason, planner.Owner, `so it is on node "milan" although the strategy is Local. Create it again`},
+		"the webhook did not see it": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Tolerations = nil
+			o.Pod.CreationTimestamp, o.Offloading.CreationTimestamp = recent, old
+		}), planner.Scheduling, planner.ReasonNotPlaced, planner.Operator, "the pod webhook did not add the toleration"},
+		"there is no virtual node": {pending(func(o *planner.Observed) { o.Facts.VirtualNodes = []offloadingv1beta1.VirtualNode{} }), planner.Scheduling, planner.ReasonNoVirtualNode, planner.Operator, "there is no virtual node. The operator must peer"},
 		"the virtual nodes are down": {pending(func(o *planner.Observed) {
 			o.Facts.VirtualNodes = o.Facts.VirtualNodes[:1]
 			o.Facts.Nodes = map[string]*corev1.Node{"turin": {
@@ -242,11 +273,21 @@ func TestWhoCanCorrectTheScheduling(t *testing.T) {
 			o.Pod.Spec.NodeSelector = map[string]string{"region": "eu"}
 			o.Offloading.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"eu"}}}}}
 		}), planner.Scheduling, "Unschedulable", planner.Operator, "do not match the clusterSelector"},
-		"the strategy is Local":        {pending(func(o *planner.Observed) { o.Offloading.Spec.PodOffloadingStrategy = "Local" }), planner.Scheduling, planner.ReasonStrategyLocal, planner.Operator, "strategy Local"},
+		"the strategy is Local":   {pending(func(o *planner.Observed) { o.Offloading.Spec.PodOffloadingStrategy = "Local" }), planner.Scheduling, planner.ReasonStrategyLocal, planner.Operator, "strategy Local"},
+		"a claim in this cluster": {pending(claimed("here")), planner.Scheduling, planner.ReasonObjectNotReflected, planner.Owner, `Claim "here" keeps the pod off virtual nodes: its volume is in this cluster. The scheduler says`},
+		"an ephemeral volume": {pending(func(o *planner.Observed) {
+			o.Pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+			disk := "disk"
+			o.Facts.Inventory.AddClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-scratch"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &disk}})
+		}), planner.Scheduling, planner.ReasonObjectNotReflected, planner.Owner, `Claim "web-scratch" keeps the pod off virtual nodes: its storage class "disk" has volumes in this cluster only`},
 		"affinity to other pods":       {pending(func(*planner.Observed) {}), planner.Scheduling, "Unschedulable", planner.Owner, "0/3 nodes are available"},
 		"the nodes may not be read":    {pending(func(o *planner.Observed) { o.Facts = planner.Facts{}; requests("cpu", "5")(o.Pod) }), planner.Scheduling, "Unschedulable", planner.Owner, "0/3 nodes are available"},
 		"many nodes, of which 3 named": {pending(func(o *planner.Observed) { requests("cpu", "5")(o.Pod); addNodes(&o.Facts, "a", "b", "c", "d") }), planner.Scheduling, "Unschedulable", planner.Operator, "; and 3 more virtual nodes"},
 	})
+}
+
+func claimed(name string) func(*planner.Observed) {
+	return func(o *planner.Observed) { claim(name)(o.Pod) }
 }
 
 func addNodes(f *planner.Facts, names ...string) {

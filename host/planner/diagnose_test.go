@@ -152,7 +152,8 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", `persistentvolumeclaim "data" not found`)
 			o.Facts.Inventory = planner.NewInventory(true)
 			o.Facts.Inventory.AddClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Labels: map[string]string{"storage.longshore.dev/remote-claim": "Lost"}}})
-		}, planner.ProviderScheduling, planner.ReasonVolumeLost, planner.Owner, "kubectl delete -n shop persistentvolumeclaim/data pod/web"},
+			o.Events = []corev1.Event{{Type: corev1.EventTypeWarning, Reason: "RemoteClaimLost", Message: "Message.", InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}, Count: 1}}
+		}, planner.ProviderScheduling, planner.ReasonVolumeLost, planner.Owner, "kubectl delete -n shop persistentvolumeclaim/data pod/web. The claim says: Warning RemoteClaimLost (1 times"},
 		"an image is not pulled": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.ContainerStatuses = waiting("ImagePullBackOff", "not found")

@@ -73,6 +73,11 @@ func (v *Inventory) AddService(service *corev1.Service) {
 func localReferences(pod *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, homeClusterID string) []Reference {
 	local := references(&pod.Spec)
 	if shadow == nil {
+		for i := range pod.Spec.Volumes {
+			if volume := &pod.Spec.Volumes[i]; volume.Ephemeral != nil {
+				local = append(local, Reference{Kind: kindClaim, Name: remote.EphemeralClaimName(pod.Name, volume.Name)})
+			}
+		}
 		return local
 	}
 	origin := remote.Origin{HomeClusterID: homeClusterID}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -66,6 +67,24 @@ func (p *Planner) forge(ctx context.Context, plan *Plan, node *virtualNode, boun
 			plan.Warnings = append(plan.Warnings, pod.DescribeNamespaceReferences(found, remoteNamespace))
 		}
 		plan.Changes = append(plan.Changes, sealChanges(bound, forged)...)
+		return plan.warnOfProvider()
+	}
+	return nil
+}
+
+// warnOfProvider adds what the provider decides about a ShadowPod with its defaults: its own settings are not known
+// here.
+func (p *Plan) warnOfProvider() error {
+	violation, err := provider.SecurityViolation("", nil, provider.Pod(p.ShadowPod))
+	if err != nil {
+		return fmt.Errorf("judging the security of %s: %w", p, err)
+	}
+	if violation != "" {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("The pod %s. This is the default level: the provider does not create the pod unless its operator permits more.", violation))
+	}
+	for _, claim := range p.ShadowPod.Spec.Pod.ResourceClaims {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("The resource claim %q of the pod does not follow it: the provider must have its ResourceClaim or ResourceClaimTemplate and its DeviceClass, "+
+			"and kube-scheduler chooses a virtual node only if a ResourceSlice of resource.k8s.io offers devices there.", claim.Name))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,9 +94,42 @@ func (p *Planner) findMisfit(pod *corev1.Pod, requests, replaced corev1.Resource
 		return nil
 	}
 	if shortage := findShortage(requests, node.node.Status.Allocatable, p.facts.Requested[node.Name], replaced); shortage != "" {
-		return refuse(rankResources, Operator, "%s", shortage)
+		return refuse(rankResources, Operator, "%s%s", shortage, describeHeld(p.facts.Held[node.Name]))
 	}
 	return nil
+}
+
+// describeGates says which scheduling gates a pod waits for.
+func describeGates(pod *corev1.Pod) string {
+	var names []string
+	for _, gate := range pod.Spec.SchedulingGates {
+		names = append(names, strconv.Quote(gate.Name))
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("The pod has the scheduling gate %s. The controller that added it must remove it.", names[0])
+	}
+	return fmt.Sprintf("The pod has the scheduling gates %s. The controllers that added them must remove them.", strings.Join(names, ", "))
+}
+
+// HoldsCapacity reports whether a pod takes the capacity of a virtual node and does not run, because no
+// node of the provider takes it. The pod has the condition of its remote pod.
+func HoldsCapacity(pod *corev1.Pod) bool {
+	scheduled := condition(pod, corev1.PodScheduled)
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending &&
+		scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
+}
+
+// describeHeld says which pods hold the capacity of a virtual node, or "".
+func describeHeld(pods []string) string {
+	const shown = 3
+	if len(pods) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(pods) - shown; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf(" (pods that no node of the provider takes hold a part: %s%s)", strings.Join(pods[:min(len(pods), shown)], ", "), more)
 }
 
 // findTaint returns the first taint of a Node, of those whose key is selected, that keeps a pod away;
@@ -149,6 +183,9 @@ func findShortage(requests, allocatable, used, replaced corev1.ResourceList) str
 		left.Add(replaced[corev1.ResourceName(name)])
 		switch {
 		case request.IsZero() || request.Cmp(left) <= 0:
+		case left.Sign() < 0:
+			left.Neg()
+			return fmt.Sprintf("insufficient %s: %s requested, and the pods on the node request %s more than it has", name, request.String(), left.String())
 		case name == string(corev1.ResourcePods):
 			return fmt.Sprintf("too many pods: spec.resourceQuota.hard.pods leaves %s", left.String())
 		default:

@@ -53,15 +53,19 @@ func namespaceMaps(list []offloadingv1beta1.NamespaceMap) map[string]*offloading
 }
 
 // schedule evaluates the virtual nodes as kube-scheduler does, and the mapping of the namespace.
-func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading) {
+// The template is the pod as its controller creates it.
+func (p *Planner) schedule(plan *Plan, template, pod *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading) {
 	if len(pod.Spec.SchedulingGates) > 0 {
-		plan.block(Pending, Scheduling, corev1.PodReasonSchedulingGated, "The pod has the scheduling gate %q. The controller that added it must remove it.", pod.Spec.SchedulingGates[0].Name)
+		plan.block(Pending, Scheduling, corev1.PodReasonSchedulingGated, "%s", describeGates(pod))
 	}
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	replaced := p.facts.Replaced[Workload{plan.Kind, plan.Namespace, plan.Name}]
 	var misfits []*misfit
 	for _, node := range p.nodes {
-		found := p.findMisfit(pod, requests, replaced[node.Name], node)
+		found := findDaemonMisfit(plan.Kind, template, node)
+		if found == nil {
+			found = p.findMisfit(pod, requests, replaced[node.Name], node)
+		}
 		mapping := p.mappingProblem(pod.Namespace, node)
 		verdict := Node{Name: node.Name, Provider: string(node.Spec.ClusterID), Fits: found == nil, Mapped: mapping == "", Reason: mapping}
 		if found != nil {
@@ -83,6 +87,19 @@ func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1
 		reason = ReasonNoVirtualNode
 	}
 	plan.block(Pending, Scheduling, reason, "%s: %s.", where, describeMisfits(misfits))
+}
+
+// findDaemonMisfit returns why the controller of a DaemonSet creates no pod for a node; nil if it does, and for
+// other kinds. It looks at the template, which the webhook does not change.
+func findDaemonMisfit(kind string, template *corev1.Pod, node *virtualNode) *misfit {
+	if kind != "DaemonSet" {
+		return nil
+	}
+	taint := findTaint(template, node.node, func(key string) bool { return key == offloadingv1beta1.VirtualNodeTaintKey })
+	if taint == nil {
+		return nil
+	}
+	return &misfit{node: node.Name, rank: rankTaint, who: Owner, message: fmt.Sprintf("the template of the DaemonSet does not tolerate taint %s, so its controller creates no pod for the node", taint.ToString())}
 }
 
 // blockUnmapped records a reason if the namespace is not mapped at any node that fits.

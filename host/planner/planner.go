@@ -50,6 +50,9 @@ type Facts struct {
 	// Requested are the requests of the pods on a Node, by its name, with their number as
 	// resource "pods".
 	Requested map[string]corev1.ResourceList
+	// Held are the pods on a Node that no node of its provider takes, by the Node's name. Their requests
+	// are part of Requested.
+	Held map[string][]string
 	// Replaced are the requests of the pods that a workload has on a Node already, by the Node's
 	// name. They are part of Requested and are not counted against the pods of the workload.
 	Replaced map[Workload]map[string]corev1.ResourceList
@@ -141,7 +144,7 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 		plan.local(ReasonStrategyLocal, fmt.Sprintf("The NamespaceOffloading of namespace %q has the strategy Local, so its pods stay in this cluster.", pod.Namespace))
 		return plan, nil
 	}
-	admitted, err := p.admit(ctx, plan, withDefaultTolerations(pod))
+	admitted, err := p.admit(ctx, plan, withDefaults(pod))
 	if err != nil {
 		return nil, fmt.Errorf("planning the admission of %s: %w", plan, err)
 	}
@@ -149,7 +152,7 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 		return plan, nil
 	}
 	plan.AdmittedPod = admitted
-	p.schedule(plan, admitted, offloading)
+	p.schedule(plan, pod, admitted, offloading)
 	if err := p.send(ctx, plan, admitted, offloading); err != nil {
 		return nil, fmt.Errorf("planning the ShadowPod of %s: %w", plan, err)
 	}

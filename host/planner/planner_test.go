@@ -370,7 +370,11 @@ func TestTemplatesOfAllKinds(t *testing.T) {
 			} else if assert.NotNil(t, got.Replicas) {
 				assert.Equal(t, tc.replicas, *got.Replicas)
 			}
-			assert.Equal(t, planner.Offloadable, predict(t, shop(), tc.object).Result)
+			want := planner.Offloadable
+			if tc.kind == "DaemonSet" {
+				want = planner.Pending // Its pods are for the nodes of this cluster, which the strategy excludes.
+			}
+			assert.Equal(t, want, predict(t, shop(), tc.object).Result)
 		})
 	}
 	_, ok := planner.TemplateOf(&corev1.ConfigMap{}, "default")
@@ -398,12 +402,18 @@ func TestClaimsFollowByTheirClassAndVolume(t *testing.T) {
 		"a class that does not exist":  {"none", `storage class "gold" does not exist`},
 		"a volume in another provider": {"in-turin", `its volume is in cluster "turin"`},
 		"a volume in this cluster":     {"here", "its volume is in this cluster"},
+		"a node that is chosen":        {"chosen", `its volume is being created for node "worker"`},
 		"a virtual class":              {"remote", ""},
 		"a volume on the virtual node": {"in-milan", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := shop()
 			offersStorage(&facts)
+			virtual := "liqo"
+			facts.Inventory.AddClaim(&corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "chosen", Annotations: map[string]string{"volume.kubernetes.io/selected-node": "worker"}},
+				Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &virtual},
+			})
 			plan := predict(t, facts, web(claim(tc.claim)))
 			if tc.want == "" {
 				assert.Equal(t, planner.Offloadable, plan.Result)

@@ -22,8 +22,6 @@ const (
 	ReasonNotScheduled = "NotScheduled"
 	// ReasonNoVirtualNode: there is no virtual node.
 	ReasonNoVirtualNode = "NoVirtualNode"
-	// ReasonCreatedBeforeOffloading: the pod is older than the NamespaceOffloading.
-	ReasonCreatedBeforeOffloading = "CreatedBeforeOffloading"
 	// ReasonNotPlaced: the pod webhook did not add the toleration.
 	ReasonNotPlaced = "NotPlaced"
 

@@ -40,8 +40,12 @@ func TemplateOf(object runtime.Object, namespace string) (Template, bool) {
 		if pod.Namespace == "" {
 			pod.Namespace = namespace
 		}
-		// The planner asks where the pod may go, also for one that is scheduled already.
-		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{}
+		// The planner asks where the pod may go, also for one that is scheduled already. A pod whose file names a
+		// node goes there.
+		if scheduled := condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionTrue {
+			pod.Spec.NodeName = ""
+		}
+		pod.Status = corev1.PodStatus{}
 		return Template{Kind: "Pod", Name: nameOf(o), Pod: pod, Claims: ephemeralClaims(pod)}, true
 	case *appsv1.Deployment:
 		return fromTemplate("Deployment", o, &o.Spec.Template, replicas(o.Spec.Replicas), namespace), true

@@ -71,6 +71,15 @@ func (f *Flags) AddNamespaceTo(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace; that of the context when absent")
 }
 
+// Exists reports whether flags or KUBECONFIG name a kubeconfig, or kubectl's exists in the home folder.
+func (f *Flags) Exists() bool {
+	if f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return true
+	}
+	_, err := os.Stat(clientcmd.RecommendedHomeFile)
+	return err == nil
+}
+
 // Cluster reads objects of a cluster.
 type Cluster struct {
 	// Namespace is the default namespace.

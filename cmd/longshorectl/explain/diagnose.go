@@ -31,6 +31,7 @@ func observe(ctx context.Context, here *cluster.Cluster, name string) (*planner.
 	if !isKnown {
 		o.Offloading = &offloadingv1beta1.NamespaceOffloading{}
 	}
+	o.Namespace, _ = find[corev1.Namespace](ctx, here, core("namespaces"), "", here.Namespace)
 	if o.Pod.Spec.NodeName != "" {
 		o.Node, _ = find[corev1.Node](ctx, here, core("nodes"), "", o.Pod.Spec.NodeName)
 	}
@@ -49,7 +50,7 @@ func observeRemote(ctx context.Context, there *cluster.Cluster, namespace string
 // diagnose returns the first thing that is wrong with a pod; nil if it runs. Without a provider,
 // the pod's own status has what the provider reports.
 func diagnose(ctx context.Context, here, there *cluster.Cluster, remoteNamespace string, o *planner.Observed) (*planner.Diagnosis, error) {
-	if planner.Diagnose(planner.Observed{Pod: o.Pod}) == nil {
+	if planner.Diagnose(planner.Observed{Pod: o.Pod, Offloading: o.Offloading, Namespace: o.Namespace, Node: o.Node}) == nil {
 		return nil, nil
 	}
 	switch {
@@ -154,13 +155,21 @@ func isAbsent(err error) bool {
 	return found
 }
 
+// providerOf returns the cluster ID of the provider of a pod's node, or "".
+func providerOf(o *planner.Observed) string {
+	if !planner.IsVirtual(o.Node) {
+		return ""
+	}
+	return o.Node.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+}
+
 // readMapping reads the ForeignCluster and the NamespaceMap of the provider of a pod's node, if the
 // user may.
 func readMapping(ctx context.Context, here *cluster.Cluster, o *planner.Observed) {
-	if !planner.IsVirtual(o.Node) {
+	provider := providerOf(o)
+	if provider == "" {
 		return
 	}
-	provider := o.Node.Labels[liqocorev1beta1.RemoteClusterIDLabel]
 	_ = cluster.List(ctx, here, liqocorev1beta1.GroupVersion.WithResource("foreignclusters"), func(peer *liqocorev1beta1.ForeignCluster) {
 		if string(peer.Spec.ClusterID) == provider {
 			o.Peer = peer

@@ -129,6 +129,9 @@ func Explain(ctx context.Context, here *cluster.Cluster, target Target, there *c
 	if there == nil {
 		return explanation, nil
 	}
+	if err := checkProvider(clusterID(ctx, here), clusterID(ctx, there), ""); err != nil {
+		return nil, err
+	}
 	if remoteNamespace == "" {
 		if remoteNamespace, err = mapped(ctx, here); err != nil {
 			return nil, err
@@ -145,6 +148,9 @@ func (e *Explanation) explainPod(ctx context.Context, here *cluster.Cluster, tar
 		return err
 	}
 	if there != nil {
+		if err = checkProvider(clusterID(ctx, here), clusterID(ctx, there), providerOf(o)); err != nil {
+			return err
+		}
 		if remoteNamespace == "" && o.Mapping != nil {
 			remoteNamespace = o.Mapping.RemoteNamespace
 		}

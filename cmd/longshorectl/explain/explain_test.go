@@ -101,12 +101,36 @@ func TestAPodThatRunsIsSaidToRun(t *testing.T) {
 		"a pod that has ended":       {Explanation{Phase: corev1.PodSucceeded, Node: "milan"}, "Has ended with success on node milan.\n\n"},
 		"an object that is no pod":   {Explanation{}, ""},
 		"a node with a strange name": {Explanation{Phase: corev1.PodRunning, Node: "x\x1b[2J"}, "Runs on node x [2J, and is ready.\n\n"},
+		"a pod that runs in the wrong cluster": {
+			Explanation{Phase: corev1.PodRunning, Node: "worker", Diagnosis: &planner.Diagnosis{Reason: planner.Reason{Stage: planner.Scheduling, Reason: "StrategyChanged", Message: "Message."}, Who: "the user"}},
+			"Runs where it should not, StrategyChanged: Message.\nWho can correct it: the user\n\n",
+		},
 		"a pod whose container ends": {Explanation{Phase: corev1.PodRunning, Diagnosis: &planner.Diagnosis{Who: "the user"}}, "Does not run at , : \nWho can correct it: the user\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			require.NoError(t, tc.explanation.text(&out, output.Colored(false)))
 			assert.Equal(t, tc.want, out.String())
+		})
+	}
+}
+
+func TestAClusterThatIsNotTheProviderIsNoticed(t *testing.T) {
+	for name, tc := range map[string]struct{ there, provider, want string }{
+		"the provider":               {"milan", "milan", ""},
+		"the consumer":               {"rome", "milan", `is of cluster "rome", not of "milan", in which the pod is`},
+		"another provider":           {"turin", "milan", `is of cluster "turin", not of "milan"`},
+		"the consumer, for a Secret": {"rome", "", `is of cluster "rome" itself, not of its provider`},
+		"a provider, for a Secret":   {"turin", "", ""},
+		"an ID that is not known":    {"", "milan", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkProvider("rome", tc.there, tc.provider)
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tc.want)
 		})
 	}
 }

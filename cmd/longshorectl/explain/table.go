@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/planner"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -46,8 +47,12 @@ func (e *Explanation) answer(style output.Style, width int) string {
 	d := e.Diagnosis
 	switch {
 	case d != nil:
-		const title = "Does not run"
+		title := "Does not run"
 		text := output.Sprintf("%s at %s, %s: %s", title, string(d.Stage), d.Reason.Reason, d.Message)
+		if d.Stage == planner.Scheduling && e.Node != "" {
+			title = "Runs where it should not"
+			text = output.Sprintf("%s, %s: %s", title, d.Reason.Reason, d.Message)
+		}
 		text = strings.Join(output.Fold(text, 0, width), "\n")
 		return string(style.Bad(title)) + strings.TrimPrefix(text, title) + output.Sprintf("\nWho can correct it: %s", d.Who)
 	case e.Phase == corev1.PodSucceeded:

@@ -48,6 +48,7 @@ func Offload(streams admin.Streams) *cobra.Command {
 		Short:   "Extend namespaces to the clusters of virtual nodes",
 		Long: "Extend namespaces to the clusters of virtual nodes: their pods may run there. Of a namespace that is offloaded, what flags are given for\n" +
 			"changes: the pods' strategy and the selector. -o yaml or json prints new objects and creates nothing.\n" +
+			"Pods that exist stay where they are: a warning counts those that the strategy does not permit there, and names the commands that create them again.\n" +
 			"Exit codes: 0 offloaded, or no virtual node is selected yet, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl offload namespace shop\n  longshorectl offload namespace shop --pod-offloading-strategy Remote --selector region=eu",
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, streams, args) },
@@ -104,6 +105,9 @@ func (f *offloadFlags) run(cmd *cobra.Command, streams admin.Streams, names []st
 	for _, nso := range objects {
 		if nso.Status.OffloadingPhase == offloadingv1beta1.NoClusterSelectedOffloadingPhaseType {
 			fmt.Fprintln(streams.Err, output.Sprintf("Warning: namespace %s selects no virtual node yet; longshorectl get virtualnode lists them", nso.Namespace))
+		}
+		if misplaced := Misplaced(nso); misplaced != "" {
+			fmt.Fprintln(streams.Err, output.Sprintf("Warning: namespace %s: %s", nso.Namespace, misplaced))
 		}
 	}
 	return printTable(streams.Out, objects, f.format.Wide)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -132,6 +133,16 @@ func Problem(nso *offloadingv1beta1.NamespaceOffloading) string {
 		}
 	}
 	return strings.Join(problems, "; ")
+}
+
+// Misplaced returns how many pods run where the strategy of a NamespaceOffloading does not permit it, and
+// what to do, or "".
+func Misplaced(nso *offloadingv1beta1.NamespaceOffloading) string {
+	c := meta.FindStatusCondition(nso.Status.Conditions, offloadingv1beta1.PodsFollowStrategyCondition)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return c.Message
 }
 
 // clusters returns the clusters that a namespace is offloaded to.

@@ -72,7 +72,7 @@ func TestManyPodsShowTheirProgress(t *testing.T) {
 	var out, progress bytes.Buffer
 	command := plan.Command(bytes.NewReader(manyPods(600)), &out, func(string) string { return "" }, nil)
 	command.SetErr(&progress)
-	command.SetArgs([]string{"-f", "-", "--policy-cache-dir", cacheDir})
+	command.SetArgs([]string{"-f", "-", "--offline", "--policy-cache-dir", cacheDir})
 	require.NoError(t, command.ExecuteContext(t.Context()))
 	assert.Contains(t, progress.String(), "Planning 600 pod templates")
 	assert.NotContains(t, out.String(), "Planning", "the standard output has the plan only")

@@ -19,13 +19,16 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
-const example = `  # What would happen to these pods with the default policies?
+const example = `  # What would happen to these pods in the cluster of kubectl?
   longshorectl plan -f app.yaml
 
-  # Each change, with the policy or rule that did it, and each object that is needed
-  longshorectl plan -f app.yaml --namespace-offloading offloading.yaml --virtual-node milan.yaml --policies policies/ -o wide
+  # And with the default policies, without a cluster?
+  longshorectl plan -f app.yaml --offline
 
-  # In this cluster, with its policies, virtual nodes, ConfigMaps, Secrets and Services
+  # Each change, with the policy or rule that did it, and each object that is needed
+  longshorectl plan -f app.yaml --offline --namespace-offloading offloading.yaml --virtual-node milan.yaml --policies policies/ -o wide
+
+  # In another cluster, with its policies, virtual nodes, ConfigMaps, Secrets and Services
   longshorectl plan -f app.yaml --kubeconfig rome.kubeconfig -n shop
 
   # The ShadowPod that would be sent
@@ -44,8 +47,9 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string, compile en
 		Long: "Show what would become of the pods in files before they are created: whether the pod webhook admits them, on which virtual nodes\n" +
 			"they may land, which ShadowPod is sent, which policy or rule drops or changes a field, which ConfigMaps, Secrets, Services and\n" +
 			"claims they need, and the first reason why they would not run.\n" +
-			"Without --kubeconfig or --context the command reads files only: what they do not have is assumed, and printed. With one of them\n" +
-			"it reads the cluster, and objects in the files take the place of those in the cluster. Nothing is written.\n" +
+			"As kubectl, the command reads the cluster of --kubeconfig, KUBECONFIG or the kubeconfig in the home folder, and objects in the files\n" +
+			"take the place of those in the cluster. With --offline, and without a kubeconfig, it reads files only: what they do not have is\n" +
+			"assumed, and printed. Nothing is written.\n" +
 			"Pods are planned as they are in the files. For the fields that the API server adds as well, plan the result of\n" +
 			"kubectl create --dry-run=server -n NAMESPACE -o yaml.\n" +
 			"Exit codes: 0 all pods can run, 1 a file or the cluster cannot be read, 2 wrong command line, 4 a pod would be refused or stay Pending.",
@@ -86,6 +90,7 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string, compile en
 type Flags struct {
 	options                      Options
 	here                         cluster.Flags
+	isOffline                    bool
 	offloadings, nodes, policies []string
 }
 
@@ -99,6 +104,7 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.options.HomeClusterID, "cluster-id", "", "ID of the consumer; that of the cluster when absent")
 	flags.StringVar(&f.options.RuntimeClassName, "runtime-class", "liqo", "name of the runtime class with which pods are placed on virtual nodes")
 	flags.StringVar(&f.options.CacheDir, "policy-cache-dir", "", "folder that keeps compiled policies for the next command; one below the user's caches when absent")
+	flags.BoolVar(&f.isOffline, "offline", false, "read files only, and no cluster")
 	f.here.AddTo(flags)
 	f.here.AddNamespaceTo(flags)
 }
@@ -110,24 +116,29 @@ func (f *Flags) Args(_ *cobra.Command, args []string) error {
 		return output.Usagef("unexpected argument %q: name files with -f", args[0])
 	case len(f.options.Files) == 0:
 		return output.Usagef("want the files with the pods: -f FILE, or -f - for the standard input")
+	case f.isOffline && (f.here.Kubeconfig != "" || f.here.Context != ""):
+		return output.Usagef("--offline reads no cluster: leave out --kubeconfig and --context")
 	}
 	return nil
 }
 
-// Options returns what the flags select, with a cluster if they name one.
+// Options returns what the flags select, with a cluster unless they exclude it or no kubeconfig exists.
 func (f *Flags) Options(in io.Reader) (Options, error) {
 	options := f.options
 	options.In, options.Facts, options.Namespace = in, slices.Concat(f.policies, f.offloadings, f.nodes), f.here.Namespace
-	if f.here.Kubeconfig != "" || f.here.Context != "" {
+	if !f.isOffline && f.here.Exists() {
 		live, namespace, err := connect(&f.here)
 		if err != nil {
-			return Options{}, err
+			return Options{}, orOffline(err)
 		}
 		options.Live, options.Namespace = live, namespace
 	}
 	options.CacheDir = usableCacheDir(options.CacheDir)
 	return options, nil
 }
+
+// orOffline adds to an error of the cluster how to do without.
+func orOffline(err error) error { return fmt.Errorf("%w; --offline reads files only", err) }
 
 // defaultCacheDir returns the folder for compiled policies below that of the user's caches; ""
 // if the user has none.

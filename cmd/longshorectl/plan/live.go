@@ -175,7 +175,7 @@ func (l *Live) readClusterID(ctx context.Context, f *facts) error {
 // readRequested adds up the requests of the pods on Nodes, and of those the ones that planned workloads
 // have already.
 func (l *Live) readRequested(ctx context.Context, f *planner.Facts, nodes []string, planned map[planner.Workload]bool) error {
-	f.Replaced = map[planner.Workload]map[string]corev1.ResourceList{}
+	f.Replaced, f.Held = map[planner.Workload]map[string]corev1.ResourceList{}, map[string][]string{}
 	for _, node := range nodes {
 		sum := corev1.ResourceList{}
 		err := each(ctx, l, &corev1.PodList{}, func(list *corev1.PodList) {
@@ -185,6 +185,9 @@ func (l *Live) readRequested(ctx context.Context, f *planner.Facts, nodes []stri
 					continue
 				}
 				addRequests(sum, pod)
+				if planner.HoldsCapacity(pod) {
+					f.Held[node] = append(f.Held[node], pod.Namespace+"/"+pod.Name)
+				}
 				for _, workload := range planner.WorkloadsOf(pod) {
 					if planned[workload] {
 						addRequests(replacedOn(f, workload, node), pod)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -45,6 +46,9 @@ func run(t *testing.T, in io.Reader, args ...string) (out string, code int, mess
 	command := plan.Command(in, &buffer, func(string) string { return "" }, nil)
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.SetErr(&progress)
+	if !slices.ContainsFunc(args, func(arg string) bool { return arg == "--kubeconfig" || arg == "--context" }) {
+		args = append(args, "--offline") // The user may have a kubeconfig.
+	}
 	command.SetArgs(append([]string{"--policy-cache-dir", cacheDir}, args...))
 	code, message = output.ExitCode(command.ExecuteContext(t.Context()))
 	return buffer.String(), code, message
@@ -178,6 +182,7 @@ func TestErrorsOfTheCommandLine(t *testing.T) {
 		"no pods":                {[]string{"-f", files + "/nodes.yaml"}, output.CodeFailed, "the files have no Pod, Deployment"},
 		"an unknown node":        {append([]string{"--node", "palermo"}, shop...), output.CodeFailed, `there is no virtual node "palermo"`},
 		"a missing kubeconfig":   {[]string{"-f", files + "/app.yaml", "--kubeconfig", "none"}, output.CodeFailed, "no such file"},
+		"offline in a cluster":   {[]string{"-f", files + "/app.yaml", "--kubeconfig", "none", "--offline"}, output.CodeUsage, "--offline reads no cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, code, message := run(t, nil, tc.args...)
@@ -185,6 +190,17 @@ func TestErrorsOfTheCommandLine(t *testing.T) {
 			assert.Contains(t, message, tc.want)
 		})
 	}
+}
+
+// A user expects the cluster of kubectl.
+func TestTheClusterIsThatOfKubectl(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	command := plan.Command(nil, io.Discard, func(string) string { return "" }, nil)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs(append([]string{"--policy-cache-dir", cacheDir}, shop...))
+	assert.ErrorContains(t, command.ExecuteContext(t.Context()), "no kubeconfig names a cluster: set --kubeconfig or KUBECONFIG; --offline reads files only")
+	_, code, message := run(t, nil, shop...)
+	assert.Equal(t, output.CodeDenied, code, message)
 }
 
 // Every pod template of an application is planned: those of the how-to, and the real ones that the

@@ -129,7 +129,9 @@ func gather(ctx context.Context, options Options) (*facts, error) {
 	}
 	f.warnings = all.warnings
 	if options.Live != nil {
-		err = options.Live.read(ctx, f, all.objects)
+		if err = options.Live.read(ctx, f, all.objects); err != nil {
+			err = orOffline(err)
+		}
 	} else {
 		err = f.addAll(all.objects)
 	}

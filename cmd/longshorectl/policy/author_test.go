@@ -101,7 +101,7 @@ func TestWhatPushPrintsIsExplained(t *testing.T) {
 	require.NoError(t, yaml.UnmarshalStrict([]byte(documents[1]), &policyv1alpha1.OffloadingPolicy{}))
 
 	policies, input := write(t, "policies.yaml", []byte(objects)), write(t, "pod.yaml", []byte(pod))
-	explain := []string{"explain", "-f", input, "--policies", policies, "--policy-cache-dir", t.TempDir()}
+	explain := []string{"explain", "--offline", "-f", input, "--policies", policies, "--policy-cache-dir", t.TempDir()}
 	out, code, message := run(t, "", explain...)
 	assert.Equal(t, output.CodeDone, code, message)
 	for _, want := range []string{"shop/pod/web, ", "PodMutation at Admission", "default-podplacement (", "PodMutation at Offload", "labeller (", "): merge /metadata/labels[team]", `warning: policy "labeller": look out`, "assumed: "} {
@@ -127,7 +127,7 @@ func TestExplainFindsThePolicyThatRefusesAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects, code, message := run(t, "", "push", guest{answer: tc.answer}.build(t))
 			require.Equal(t, output.CodeDone, code, message)
-			out, code, message := run(t, "", "explain", "-f", write(t, "pod.yaml", []byte(pod)), "--policies", write(t, "policies.yaml", []byte(objects)), "--policy-cache-dir", t.TempDir())
+			out, code, message := run(t, "", "explain", "--offline", "-f", write(t, "pod.yaml", []byte(pod)), "--policies", write(t, "policies.yaml", []byte(objects)), "--policy-cache-dir", t.TempDir())
 			assert.Equal(t, tc.code, code, message)
 			assert.Contains(t, out, tc.want)
 		})

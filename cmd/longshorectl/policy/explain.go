@@ -12,7 +12,7 @@ import (
 )
 
 const explainExample = `  # Which policy does what to this pod? From files, without a cluster
-  longshorectl policy explain -f pod.yaml --policies policies/
+  longshorectl policy explain -f pod.yaml --offline --policies policies/
 
   # With the policies, virtual nodes and namespaces of a cluster
   longshorectl policy explain -f pod.yaml --kubeconfig rome.kubeconfig`
@@ -25,7 +25,8 @@ func explainCommand(streams Streams) *cobra.Command {
 		Short: "Show what each policy does to a pod, from its admission to the provider",
 		Long: "Show each evaluation of an extension point on the way of a pod, from its admission to the object that is sent to the provider:\n" +
 			"which policies are called, in which order, what each changes, and why a pod is denied. longshorectl plan shows what becomes of it.\n" +
-			"Without --kubeconfig or --context the command reads files only, and what they do not have is assumed. Nothing is written.\n" +
+			"As kubectl, the command reads the cluster of --kubeconfig, KUBECONFIG or the kubeconfig in the home folder. With --offline, and\n" +
+			"without a kubeconfig, it reads files only, and what they do not have is assumed. Nothing is written.\n" +
 			"Exit codes: 0 no policy refuses a pod or fails, 1 a file or the cluster cannot be read, 2 wrong command line, 3 a policy fails,\n" +
 			"4 a policy refuses a pod.",
 		Example: explainExample,

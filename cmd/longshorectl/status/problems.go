@@ -26,7 +26,7 @@ import (
 // the peers, their credentials, their grants, what is made of them, namespaces, and custom
 // resources.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), earlierPods(s), nodes(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), earlierPods(s), excessiveGrants(s), nodes(s), capacity(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
 }
 
 func installation(s *snapshot) []Problem {
@@ -117,8 +117,13 @@ func grants(s *snapshot) []Problem {
 	var found []Problem
 	for i := range s.slices.Items {
 		slice := &s.slices.Items[i]
-		peer := slice.Labels[liqocorev1beta1.RemoteClusterIDLabel]
-		problem := Problem{Peer: peer, Object: admin.Describe(slice), Actor: peer}
+		peer := peerOf(s, slice)
+		problem := Problem{Peer: string(peer), Object: admin.Describe(slice), Actor: string(peer)}
+		if labels := authentication.LabelsProblem(slice, peer); labels != "" && !resourceslice.IsCopy(slice) {
+			problem.Message, problem.Action, problem.Actor = labels, "Do what the message says.", string(s.id)
+			found = append(found, problem)
+			continue
+		}
 		for _, kind := range []authv1beta1.ResourceSliceConditionType{
 			authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources,
 		} {
@@ -134,7 +139,7 @@ func grants(s *snapshot) []Problem {
 			case !isDenied(*c):
 			case !isCopy:
 				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, joinReason(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
-			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, peer):
+			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, string(peer)):
 				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
 			}
 		}
@@ -147,6 +152,19 @@ func grants(s *snapshot) []Problem {
 		}
 	}
 	return found
+}
+
+// peerOf returns the peer of a slice: the one that its label names, or else that of its namespace.
+func peerOf(s *snapshot, slice *authv1beta1.ResourceSlice) liqocorev1beta1.ClusterID {
+	if id := slice.Labels[liqocorev1beta1.RemoteClusterIDLabel]; id != "" {
+		return liqocorev1beta1.ClusterID(id)
+	}
+	for i := range s.foreignClusters.Items {
+		if fc := &s.foreignClusters.Items[i]; fc.Status.TenantNamespace.Local == slice.Namespace {
+			return fc.Spec.ClusterID
+		}
+	}
+	return ""
 }
 
 // earlierPods returns the grants of consumers of which pods hold a part whose ResourceSlices are gone.
@@ -226,6 +244,9 @@ func namespaces(s *snapshot) []Problem {
 	for i := range s.offloadings.Items {
 		nso := &s.offloadings.Items[i]
 		problem := Problem{Object: "namespace " + nso.Namespace, Actor: string(s.id)}
+		if misplaced := offload.Misplaced(nso); misplaced != "" {
+			found = append(found, Problem{Object: problem.Object, Message: misplaced, Actor: problem.Actor, Action: "Do what the message says."})
+		}
 		switch nso.Status.OffloadingPhase {
 		case offloadingv1beta1.NoClusterSelectedOffloadingPhaseType:
 			problem.Message, problem.Action = "It is offloaded, and no virtual node is selected.", "Change its selector, or create a virtual node: longshorectl create resourceslice"

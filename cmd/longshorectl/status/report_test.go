@@ -74,7 +74,7 @@ func healthyCluster() *snapshot {
 		slice.Status = authv1beta1.ResourceSliceStatus{Conditions: accepted, Resources: quantities("cpu", "8", "memory", "16Gi", "pods", "110")}
 		return slice
 	}
-	own := slice("milan", "milan", map[string]string{})
+	own := slice("milan", "milan", authentication.ReplicationLabels("milan"))
 	served := slice("rome", "oslo", map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "oslo"})
 	served.Spec.ConsumerClusterID = ptr.To[liqocorev1beta1.ClusterID]("oslo")
 	s.slices.Items = []authv1beta1.ResourceSlice{own, served}
@@ -273,10 +273,7 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			}
 		}
 	}
-	for name, tc := range map[string]struct {
-		change         func(*snapshot)
-		actor, message string
-	}{
+	checkProblems(t, map[string]problemRow{
 		"nothing is wrong":                {change: func(*snapshot) {}},
 		"a replica is missing":            {func(s *snapshot) { s.deployments.Items[0].Status.AvailableReplicas = 1 }, "rome", "1 of 2 replicas are available."},
 		"a consumer signed another nonce": {tenant("InvalidSignature"), "oslo", "InvalidSignature: Message."},
@@ -318,19 +315,5 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		"a network that is used": {func(s *snapshot) {
 			s.foreignClusters.Items[0].Status.Modules.Networking = liqocorev1beta1.Module{Enabled: true, Conditions: []liqocorev1beta1.Condition{{Type: "NetworkConnectionStatus", Status: "Error", Reason: "ConnectionError"}}}
 		}, "rome", "NetworkConnectionStatus is Error: ConnectionError"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := healthyCluster()
-			tc.change(s)
-			found := build(s).Problems
-			if tc.message == "" {
-				assert.Empty(t, found)
-				return
-			}
-			require.Len(t, found, 1)
-			assert.Equal(t, tc.message, found[0].Message)
-			assert.Equal(t, tc.actor, found[0].Actor)
-			assert.NotEmpty(t, found[0].Action)
-		})
-	}
+	})
 }

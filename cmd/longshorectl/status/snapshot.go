@@ -6,13 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -39,6 +43,8 @@ type snapshot struct {
 	reflections policyv1alpha1.ResourceReflectionList
 	// lostClaims are those whose volume a provider does not have any more.
 	lostClaims corev1.PersistentVolumeClaimList
+	// realNodes are the Nodes of a cluster that grants resources.
+	realNodes corev1.NodeList
 	// pods are those on virtual nodes.
 	pods []corev1.Pod
 }
@@ -55,6 +61,13 @@ func read(ctx context.Context, c *admin.Cluster) (*snapshot, error) {
 	)
 	if listErr := c.List(ctx, &s.reflections); !meta.IsNoMatchError(listErr) {
 		err = errors.Join(err, listErr)
+	}
+	if slices.ContainsFunc(s.slices.Items, func(slice authv1beta1.ResourceSlice) bool { return resourceslice.IsCopy(&slice) }) {
+		isReal, selectorErr := labels.NewRequirement(offloadingv1beta1.NodeTypeLabel, selection.NotEquals, []string{offloadingv1beta1.NodeTypeVirtual})
+		if selectorErr != nil {
+			return nil, fmt.Errorf("selecting the Nodes of the cluster: %w", selectorErr)
+		}
+		err = errors.Join(err, c.List(ctx, &s.realNodes, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*isReal)}))
 	}
 	for i := range s.virtualNodes.Items {
 		pods := &corev1.PodList{}

@@ -193,7 +193,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Clock: passive, CustomCountsFrom: passive.Now().Add(namespacemap.CustomCountsAfter),
 		}).SetupWithManager(mgr)),
 		wrapSetup("namespaceoffloading", (&namespaceoffloading.Reconciler{
-			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,
 		}).SetupWithManager(mgr)),
 		wrapSetup("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,

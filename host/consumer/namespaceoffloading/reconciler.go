@@ -44,7 +44,9 @@ const (
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Events records on the NamespaceOffloading.
+	// APIReader lists the pods that do not follow the strategy, which are not cached.
+	APIReader client.Reader
+	// Events records on the NamespaceOffloading, and on these pods.
 	Events events.EventRecorder
 	// Clock is the time source of conditions.
 	Clock clock.PassiveClock
@@ -60,6 +62,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.all(ctx) })
 	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool {
@@ -144,12 +147,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	if err != nil {
 		nso.Status.ObservedGeneration = before.Status.ObservedGeneration // The spec is not enforced yet.
 	}
+	again, pods, countErr := r.countPods(ctx, s)
+	err = errors.Join(err, countErr)
 	if !equality.Semantic.DeepEqual(before.Status, nso.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, nso, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
 			// A failed status write must not hide the other error.
 			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of the NamespaceOffloading of %q: %w", nso.Namespace, patchErr))
 		}
 		r.reportHeld(s)
+		r.reportPlacement(&before.Status, nso, pods)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -157,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	if !nso.DeletionTimestamp.IsZero() && len(nso.Status.RemoteNamespacesConditions) == 0 {
 		return ctrl.Result{}, r.removeFinalizer(ctx, nso)
 	}
-	return ctrl.Result{RequeueAfter: s.nextWithdrawal()}, nil
+	return ctrl.Result{RequeueAfter: earlier(again, s.nextWithdrawal())}, nil
 }
 
 // reportHeld says on a NamespaceOffloading that is being deleted what it waits for, as far as its providers say.
@@ -178,11 +184,17 @@ func (r *Reconciler) reportHeld(s *scope) {
 func (s *scope) nextWithdrawal() time.Duration {
 	var next time.Duration
 	for _, hold := range s.holds {
-		if hold.Remaining > 0 && (next == 0 || hold.Remaining < next) {
-			next = hold.Remaining
-		}
+		next = earlier(next, hold.Remaining)
 	}
 	return next
+}
+
+// earlier returns the shorter of two times, of which those that are not positive do not count.
+func earlier(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return max(b, 0)
+	}
+	return a
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) error {

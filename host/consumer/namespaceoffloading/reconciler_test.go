@@ -58,6 +58,7 @@ type outcome struct {
 	err    error
 	events []string
 	writes int
+	lists  int
 	again  time.Duration
 }
 
@@ -87,8 +88,17 @@ func tenant(name, cluster string) *corev1.Namespace {
 func pass(t *testing.T, nso *offloadingv1beta1.NamespaceOffloading, existing ...client.Object) outcome {
 	t.Helper()
 	var out outcome
+	recount := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		pods, ok := list.(*corev1.PodList)
+		if !ok {
+			return c.List(ctx, list, opts...)
+		}
+		out.lists++
+		return listPods(ctx, c, pods, opts)
+	}
 	out.Client = fakeclient.Builder(nso).WithObjects(withTenants(existing)...).
 		WithInterceptorFuncs(interceptor.Funcs{
+			List: recount,
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 				out.writes++
 				return c.Patch(ctx, obj, p, opts...)
@@ -99,7 +109,7 @@ func pass(t *testing.T, nso *offloadingv1beta1.NamespaceOffloading, existing ...
 			},
 		}).Build()
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: out.Client, Events: recorder, ClusterID: "rome",
+	r := &Reconciler{Client: out.Client, APIReader: out.Client, Events: recorder, ClusterID: "rome",
 		Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	current := &offloadingv1beta1.NamespaceOffloading{}
 	require.NoError(t, out.Get(t.Context(), client.ObjectKeyFromObject(nso), current))

@@ -62,6 +62,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 		RemoteNamespaceName:        remoteName,
 		ObservedGeneration:         nso.Generation,
 		RemoteNamespacesConditions: map[string]offloadingv1beta1.RemoteNamespaceConditions{},
+		Conditions:                 nso.Status.Conditions,
 	}
 	var required, ready, failed int
 	for id, nm := range byCluster {

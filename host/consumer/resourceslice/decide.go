@@ -120,6 +120,18 @@ func merge(base, over map[string]string) map[string]string {
 	return merged
 }
 
+// usesSecret reports whether a VirtualNode has the credentials of a Secret.
+func usesSecret(vns []offloadingv1beta1.VirtualNode, secret string) bool {
+	return slices.ContainsFunc(vns, func(vn offloadingv1beta1.VirtualNode) bool {
+		return vn.Spec.KubeconfigSecretRef != nil && vn.Spec.KubeconfigSecretRef.Name == secret
+	})
+}
+
+// isOwn reports whether a slice is not the copy of another cluster's.
+func isOwn(object metav1.Object) bool {
+	return object.GetLabels()[liqocorev1beta1.ReplicatedLabel] != "true"
+}
+
 // isLocal reports whether a slice is this cluster's own request, not the copy of another's.
 func isLocal(object metav1.Object) bool {
 	labels := object.GetLabels()

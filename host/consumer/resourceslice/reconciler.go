@@ -37,6 +37,8 @@ const (
 	reasonVirtualNodeConflict  = "VirtualNodeConflict"
 	reasonInvalidResources     = "InvalidResources"
 	reasonInvalidLabels        = "InvalidLabels"
+	reasonLabelsMissing        = "LabelsMissing"
+	reasonNotRequested         = "VirtualNodeNotRequested"
 	actionComplete             = "Complete"
 	actionCreateVirtualNode    = "CreateVirtualNode"
 )
@@ -59,9 +61,9 @@ type Reconciler struct {
 
 // SetupWithManager registers watches on the cluster's own slices and on what they own.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	local := predicate.NewPredicateFuncs(func(object client.Object) bool { return isLocal(object) })
+	own := predicate.NewPredicateFuncs(func(object client.Object) bool { return isOwn(object) })
 	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-local").
-		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(local)).
+		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(own)).
 		Owns(&authv1beta1.Identity{}).
 		Owns(&offloadingv1beta1.VirtualNode{}).
 		Watches(&authv1beta1.Identity{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -71,8 +73,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile completes one slice, and follows its answer.
 func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceSlice) (ctrl.Result, error) {
-	if !isLocal(slice) || !slice.DeletionTimestamp.IsZero() {
+	if !isOwn(slice) || !slice.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil // The garbage collector removes what it owns.
+	}
+	if err := r.reportLabels(ctx, slice); err != nil || !isLocal(slice) {
+		return ctrl.Result{}, err
 	}
 	provider := liqocorev1beta1.ClusterID(slice.Labels[liqocorev1beta1.RemoteIDLabel])
 	_, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, slice.Namespace, provider)
@@ -87,8 +92,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 		return ctrl.Result{}, err // The update enqueues the slice.
 	}
 	made, err := r.follow(ctx, slice)
-	if err != nil || made == nil || made.Status.KubeconfigSecretRef == nil || !wantsVirtualNode(slice) {
+	if err != nil || made == nil || made.Status.KubeconfigSecretRef == nil {
 		return ctrl.Result{}, err
+	}
+	if !wantsVirtualNode(slice) {
+		return ctrl.Result{}, r.reportUnused(ctx, slice, made.Status.KubeconfigSecretRef.Name)
 	}
 	if err := quantity.CheckCapacities(slice.Status.Resources); err != nil {
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidResources, actionCreateVirtualNode,
@@ -105,6 +113,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.keepFor(ctx, made, vn)
+}
+
+// reportLabels says which labels keep a slice from being sent.
+func (r *Reconciler) reportLabels(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading namespace %q: %w", slice.Namespace, err)
+	}
+	provider := liqocorev1beta1.ClusterID(namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel])
+	if problem := authentication.LabelsProblem(slice, provider); problem != "" {
+		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonLabelsMissing, actionComplete, "%s", problem)
+	}
+	return nil
+}
+
+// reportUnused says why no VirtualNode is made of a slice that the provider accepted, unless one uses its
+// credentials.
+func (r *Reconciler) reportUnused(ctx context.Context, slice *authv1beta1.ResourceSlice, secret string) error {
+	if condition(slice, authv1beta1.ResourceSliceConditionTypeResources) != authv1beta1.ResourceSliceConditionAccepted {
+		return nil
+	}
+	list := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(slice.Namespace)); err != nil {
+		return fmt.Errorf("listing VirtualNodes in namespace %q: %w", slice.Namespace, err)
+	}
+	if !usesSecret(list.Items, secret) {
+		r.Events.Eventf(slice, nil, corev1.EventTypeNormal, reasonNotRequested, actionCreateVirtualNode,
+			"The provider accepted the slice, and no VirtualNode is made of it, because it lacks the annotation %s=true. Set it, or run longshorectl create virtualnode.", authv1beta1.CreateVirtualNodeAnnotation)
+	}
+	return nil
 }
 
 // complete fills what the administrator left out: both cluster IDs and the certificate request.

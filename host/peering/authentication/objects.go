@@ -1,9 +1,12 @@
 package authentication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -218,6 +221,25 @@ func ReplicationLabels(provider liqocorev1beta1.ClusterID) map[string]string {
 		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: string(provider),
 		liqocorev1beta1.RemoteClusterIDLabel: string(provider),
 	}
+}
+
+// LabelsProblem returns which labels an own ResourceSlice lacks, without which it is not sent to the provider, and
+// how they are set, as sentences for an administrator, or "". The provider is that of its namespace, or "".
+func LabelsProblem(slice metav1.Object, provider liqocorev1beta1.ClusterID) string {
+	have := slice.GetLabels()
+	provider = cmp.Or(provider, liqocorev1beta1.ClusterID(have[liqocorev1beta1.RemoteIDLabel]), liqocorev1beta1.ClusterID(have[liqocorev1beta1.RemoteClusterIDLabel]), "PROVIDER")
+	var missing []string
+	for key, value := range ReplicationLabels(provider) {
+		if have[key] == "" || key == liqocorev1beta1.ReplicationLabel && have[key] != value {
+			missing = append(missing, key+"="+value)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	slices.Sort(missing)
+	return fmt.Sprintf("It is not sent to a provider, because it lacks the labels %s. Set them: kubectl label --overwrite -n %s resourceslices.authentication.liqo.io %s %s",
+		strings.Join(missing, ", "), slice.GetNamespace(), slice.GetName(), strings.Join(missing, " "))
 }
 
 // IsCordonedBy reports whether an annotation cordons a ResourceSlice: it exists with a value other than

@@ -76,7 +76,7 @@ type Reconciler struct {
 	// ShadowPods before their pods are created.
 	APIReader client.Reader
 	// SecurityLevel is the Pod Security level of pods in namespaces without a label for it;
-	// empty is [DefaultSecurityLevel].
+	// empty is [provider.DefaultSecurityLevel].
 	SecurityLevel api.Level
 	// Events records on the ShadowPod.
 	Events events.EventRecorder

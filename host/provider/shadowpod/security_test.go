@@ -90,7 +90,7 @@ func TestSecurityViolation(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&pod.Spec)
 			}
-			got, err := SecurityViolation(tc.level, tc.namespace, pod)
+			got, err := provider.SecurityViolation(tc.level, tc.namespace, pod)
 			require.NoError(t, err)
 			if tc.want == "" {
 				assert.Empty(t, got)

@@ -84,6 +84,17 @@ const (
 	NamespaceReady RemoteNamespaceConditionType = "Ready"
 )
 
+// PodsFollowStrategyCondition is False while pods run where the strategy does not permit it.
+const PodsFollowStrategyCondition = "PodsFollowStrategy"
+
+// The reasons why a pod does not run where the strategy of its namespace says.
+const (
+	// CreatedBeforeOffloadingReason: the pod was created before its namespace was offloaded.
+	CreatedBeforeOffloadingReason = "CreatedBeforeOffloading"
+	// StrategyChangedReason: the pod was placed by another strategy.
+	StrategyChangedReason = "StrategyChanged"
+)
+
 // RemoteNamespaceCondition is the state of one remote namespace.
 type RemoteNamespaceCondition struct {
 	// Type of the condition.
@@ -114,6 +125,11 @@ type NamespaceOffloadingStatus struct {
 	RemoteNamespacesConditions map[string]RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
 	// ObservedGeneration is the last reconciled generation.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions has PodsFollowStrategy, which counts the pods that run where the strategy does not
+	// permit it. It is an addition to the wire.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NamespaceOffloading extends its namespace to other clusters. Its name must be "offloading".
