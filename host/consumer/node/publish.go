@@ -66,6 +66,7 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 				publishNode(ctx, publish, registered)
 			}
 			desired := n.desired()
+			n.reportForeignConditions(ctx, desired)
 			if n.needsPublish(desired) {
 				n.setPublished(desired)
 				publishNode(ctx, publish, desired)
@@ -111,7 +112,7 @@ func (n *Node) needsPublish(desired *corev1.Node) bool {
 		return true
 	}
 	return server != nil && (!containsPairs(server.Labels, desired.Labels) || !containsPairs(server.Annotations, desired.Annotations) ||
-		hasLostReady(server, desired) || !containsResources(server.Status.Capacity, desired.Status.Capacity) ||
+		hasLostConditions(server, desired) || !containsResources(server.Status.Capacity, desired.Status.Capacity) ||
 		!containsResources(server.Status.Allocatable, desired.Status.Allocatable))
 }
 
@@ -142,11 +143,14 @@ func containsResources(all, part corev1.ResourceList) bool {
 	return true
 }
 
-// hasLostReady reports whether the consumer's controllers marked the Node as unknown or
-// created it again without conditions.
-func hasLostReady(server, desired *corev1.Node) bool {
-	current := readyStatus(server)
-	return (current == corev1.ConditionUnknown || current == "") && readyStatus(desired) != corev1.ConditionUnknown
+// hasLostConditions reports whether another client changed a condition, such as the node lifecycle
+// controller, which marks a Node as unknown, or the Node was created again without conditions.
+func hasLostConditions(server, desired *corev1.Node) bool {
+	return slices.ContainsFunc(desired.Status.Conditions, func(want corev1.NodeCondition) bool {
+		return !slices.ContainsFunc(server.Status.Conditions, func(current corev1.NodeCondition) bool {
+			return current.Type == want.Type && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message
+		})
+	})
 }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
