@@ -37,6 +37,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
+	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
@@ -365,7 +366,7 @@ func (r *rig) testVirtualNodeChange(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: nodeName}, vn))
 	patched := vn.DeepCopy()
-	patched.Spec.Labels = map[string]string{"zone": "north"}
+	patched.Spec.Labels, patched.Spec.Annotations = map[string]string{"zone": "north"}, map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}
 	delete(patched.Spec.ResourceQuota.Hard, corev1.ResourcePods)
 	patched.Spec.OffloadingPatch.LabelsNotReflected = nil
 	require.NoError(t, r.rome.Patch(t.Context(), patched, client.MergeFrom(vn)))
@@ -373,6 +374,7 @@ func (r *rig) testVirtualNodeChange(t *testing.T) {
 		node, err := r.node()
 		require.NoError(c, err)
 		assert.Equal(c, "north", node.Labels["zone"])
+		assert.Equal(c, "longshore://milan/"+nodeName, node.Spec.ProviderID)
 		assert.NotContains(c, node.Status.Capacity, corev1.ResourcePods, "T64")
 		assert.NotContains(c, node.Status.Allocatable, corev1.ResourcePods, "T64")
 	}, soon, tick)

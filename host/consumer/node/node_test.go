@@ -388,18 +388,18 @@ func TestMergeTaints(t *testing.T) {
 	}
 }
 
-func TestApplyTaintsSendsOnePatch(t *testing.T) {
+func TestApplySpecSendsOnePatch(t *testing.T) {
 	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", ResourceVersion: "7"}}
 	clientset := fake.NewClientset(existing)
 	n := newNode(t, clientset, nil)
 	n.server = existing
-	n.applyTaints(t.Context(), n.desired())
+	n.applySpec(t.Context(), n.desired())
 	node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, n.desired().Spec.Taints, node.Spec.Taints)
 	n.server = node
 	before := len(clientset.Actions())
-	n.applyTaints(t.Context(), n.desired())
+	n.applySpec(t.Context(), n.desired())
 	assert.Len(t, clientset.Actions(), before, "no request without a difference")
 }
 
@@ -430,6 +430,31 @@ func TestNeedsPublish(t *testing.T) {
 			n.published = n.desired()
 			tc.alter(n.published, n.server)
 			assert.Equal(t, tc.want, n.needsPublish(n.desired()))
+		})
+	}
+}
+
+func TestAMissingProviderIDIsSet(t *testing.T) {
+	vn := virtualNode()
+	vn.Spec.Annotations = map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}
+	for name, tc := range map[string]struct {
+		current, want string
+		reported      bool
+	}{
+		"without one":                 {"", "longshore://milan/milan-1", false},
+		"with this one":               {"longshore://milan/milan-1", "longshore://milan/milan-1", false},
+		"with another, which is kept": {"aws:///z/i-1", "aws:///z/i-1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", ResourceVersion: "7"}, Spec: corev1.NodeSpec{ProviderID: tc.current}}
+			clientset, recorded := fake.NewClientset(existing), &reports{}
+			n := newNode(t, clientset, func(o *Options) { o.VirtualNode, o.Report = vn, recorded.add })
+			n.server = existing
+			n.applySpec(t.Context(), n.desired())
+			node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, node.Spec.ProviderID)
+			assert.Equal(t, tc.reported, len(recorded.list()) == 1, "%v", recorded.list())
 		})
 	}
 }

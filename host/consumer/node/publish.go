@@ -23,7 +23,7 @@ import (
 
 // taintsAnnotation on the Node lists the taints that come from the VirtualNode, as
 // key:effect. A taint that was removed from the VirtualNode while no virtual kubelet ran is
-// removed from the Node too; other taints are kept. Only applyTaints writes it: the node
+// removed from the Node too; other taints are kept. Only applySpec writes it: the node
 // controller could remove it before it was read.
 const taintsAnnotation = "longshore.dev/applied-taints"
 
@@ -71,7 +71,7 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 				n.setPublished(desired)
 				publishNode(ctx, publish, desired)
 			}
-			n.applyTaints(ctx, desired)
+			n.applySpec(ctx, desired)
 		}
 	})
 }
@@ -162,18 +162,24 @@ func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// applyTaints sets the desired taints and keeps those of other owners. The patch
-// contains the resourceVersion that was read, because the cluster's controllers write taints
-// too; after a conflict, the next event tries again.
-func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
+// applySpec sets the desired taints and keeps those of other owners, and sets a provider ID that is missing:
+// the API server allows no change of one. The patch contains the resourceVersion that was read, because
+// the cluster's controllers write taints too; after a conflict, the next event tries again.
+func (n *Node) applySpec(ctx context.Context, desired *corev1.Node) {
 	n.mu.Lock()
 	server, record := n.server, recordedTaints(n.virtualNode)
 	n.mu.Unlock()
 	if server == nil || server.DeletionTimestamp != nil {
 		return
 	}
-	taints := mergeTaints(server, desired)
-	if quantity.Equal(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record {
+	taints, providerID := mergeTaints(server, desired), server.Spec.ProviderID
+	if providerID == "" {
+		providerID = desired.Spec.ProviderID
+	} else if desired.Spec.ProviderID != "" && desired.Spec.ProviderID != providerID {
+		n.report(ctx, ReasonProviderID, fmt.Sprintf("The Node has the provider ID %q, which cannot be changed to %q: delete the Node, and it is created again with the other one.",
+			providerID, desired.Spec.ProviderID))
+	}
+	if quantity.Equal(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record && server.Spec.ProviderID == providerID {
 		return
 	}
 	annotations := map[string]any{taintsAnnotation: nil}
@@ -183,10 +189,10 @@ func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
 	log := logr.FromContextOrDiscard(ctx)
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": server.ResourceVersion, "annotations": annotations},
-		"spec":     map[string]any{"taints": taints},
+		"spec":     map[string]any{"taints": taints, "providerID": providerID},
 	})
 	if err == nil {
-		log.Info("Setting the node's taints", "node", n.name())
+		log.Info("Setting the node's taints and provider ID", "node", n.name())
 		_, err = n.options.Nodes.Patch(ctx, n.name(), types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if apierrors.IsInvalid(err) {
@@ -194,7 +200,7 @@ func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
 		return
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		log.Error(fmt.Errorf("setting the taints of node %q: %w", n.name(), err), "Applying the node's taints failed, retrying after the next change of the node")
+		log.Error(fmt.Errorf("setting taints and provider ID of node %q: %w", n.name(), err), "Applying the node's spec failed, retrying after the next change of the node")
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 	ReasonRefused Reason = "NodeRefused"
 	// ReasonForeignCondition: another client sets a condition that keeps pods away from the Node.
 	ReasonForeignCondition Reason = "ForeignCondition"
+	// ReasonProviderID: the Node has another provider ID than the VirtualNode gives.
+	ReasonProviderID Reason = "ProviderIDNotChanged"
 )
 
 const (

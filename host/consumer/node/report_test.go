@@ -159,7 +159,7 @@ func TestLaterRejectionsAreReported(t *testing.T) {
 		clientset.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, rejection })
 		n := newNode(t, clientset, func(o *Options) { o.Report = recorded.add })
 		n.server = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1"}}
-		n.applyTaints(t.Context(), n.desired())
+		n.applySpec(t.Context(), n.desired())
 		assert.Len(t, recorded.list(), 1)
 	})
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,10 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
+
+// ProviderIDAnnotation on the Node, of the VirtualNode or of the VkOptionsTemplate, is the spec.providerID of the
+// Node. The texts {cluster} and {node} stand for the provider's cluster ID and the name of the Node.
+const ProviderIDAnnotation = "longshore.dev/provider-id"
 
 // Network is the state of the network between consumer and provider.
 type Network string
@@ -69,14 +74,17 @@ type NodeInput struct {
 // including capacity keys.
 func Node(in NodeInput) *corev1.Node {
 	spec := &in.VirtualNode.Spec
-	labels := nodeLabels(in)
+	labels, annotations := nodeLabels(in), union(in.ExtraAnnotations, spec.Annotations)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        in.VirtualNode.Name,
 			Labels:      labels,
-			Annotations: union(in.ExtraAnnotations, spec.Annotations),
+			Annotations: annotations,
 		},
-		Spec: corev1.NodeSpec{Taints: nodeTaints(spec.Taints)},
+		Spec: corev1.NodeSpec{
+			Taints:     nodeTaints(spec.Taints),
+			ProviderID: strings.NewReplacer("{cluster}", string(spec.ClusterID), "{node}", in.VirtualNode.Name).Replace(annotations[ProviderIDAnnotation]),
+		},
 		Status: corev1.NodeStatus{
 			Capacity:        resources(spec.ResourceQuota.Hard),
 			Allocatable:     resources(spec.ResourceQuota.Hard),

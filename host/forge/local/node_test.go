@@ -88,6 +88,37 @@ func TestNodeMetadata(t *testing.T) {
 	assert.Equal(t, "true", node.Spec.Taints[0].Value)
 }
 
+// Cluster autoscalers and cloud controllers read it; a Node that is created again has it at once.
+func TestProviderID(t *testing.T) {
+	withArgs := func(vn *offloadingv1beta1.VirtualNode, args ...string) *offloadingv1beta1.VirtualNode {
+		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		return vn
+	}
+	annotated := func(value string) *offloadingv1beta1.VirtualNode {
+		vn := virtualNode(capacity())
+		vn.Spec.Annotations = map[string]string{local.ProviderIDAnnotation: value}
+		return vn
+	}
+	const ofTemplate = "--node-extra-annotations=a=b,longshore.dev/provider-id=longshore://{cluster}/{node}"
+	for name, tc := range map[string]struct {
+		vn    *offloadingv1beta1.VirtualNode
+		extra map[string]string
+		want  string
+	}{
+		"none is given":               {virtualNode(capacity()), nil, ""},
+		"of the VirtualNode":          {annotated("kwok://milan"), nil, "kwok://milan"},
+		"of the VkOptionsTemplate":    {withArgs(virtualNode(capacity()), ofTemplate), map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}, "longshore://milan/milan-1"},
+		"the VirtualNode comes first": {withArgs(annotated("kwok://milan"), ofTemplate), map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}, "kwok://milan"},
+		"the VirtualNode wants none":  {withArgs(annotated(""), ofTemplate), map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, local.Node(local.NodeInput{VirtualNode: tc.vn, ExtraAnnotations: tc.extra, Now: now}).Spec.ProviderID)
+			assert.Equal(t, tc.want, local.InitialNode(tc.vn).Spec.ProviderID, "as the manager creates it")
+		})
+	}
+}
+
 func network(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
 	return []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason}}
 }
