@@ -273,9 +273,6 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			}
 		}
 	}
-	taint := func(key string, effect corev1.TaintEffect) func(*snapshot) {
-		return func(s *snapshot) { s.nodes.Items[0].Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
-	}
 	for name, tc := range map[string]struct {
 		change         func(*snapshot)
 		actor, message string
@@ -303,14 +300,7 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		}, "oslo", "Pods of slices that are gone hold a part of what is granted, until they have ended: cpu 1500m, pods 3."},
 		"a virtual kubelet does not run": {func(s *snapshot) { s.virtualNodes.Items[0].Status.Conditions = nil }, "rome", "Its virtual kubelet does not run."},
 		"a Node is missing":              {func(s *snapshot) { s.nodes.Items = nil }, "rome", "Its Node does not exist."},
-		"a cloud's route controller keeps pods away": {
-			taint("node.kubernetes.io/network-unavailable", corev1.TaintEffectNoSchedule), "rome",
-			"Its Node has the taint node.kubernetes.io/network-unavailable:NoSchedule, which keeps pods away.",
-		},
-		"a taint of an administrator":     {taint("example.com/gpu", corev1.TaintEffectNoSchedule), "", ""},
-		"the taint of every virtual node": {taint(offloadingv1beta1.VirtualNodeTaintKey, corev1.TaintEffectNoExecute), "", ""},
-		"a cordoned Node":                 {func(s *snapshot) { s.nodes.Items[0].Spec.Unschedulable = true }, "rome", "Its Node is cordoned: no pod is scheduled to it."},
-		"a VirtualNode without a Node":    {func(s *snapshot) { s.nodes.Items = nil; s.virtualNodes.Items[0].Spec.CreateNode = new(bool) }, "", ""},
+		"a VirtualNode without a Node":   {func(s *snapshot) { s.nodes.Items = nil; s.virtualNodes.Items[0].Spec.CreateNode = new(bool) }, "", ""},
 		"a virtual node is drained": {func(s *snapshot) {
 			s.virtualNodes.Items[0].DeletionTimestamp = &metav1.Time{}
 			*s.virtualNodes.Items[0].DeletionTimestamp = metav1.Now()
