@@ -155,6 +155,23 @@ func momentsOf(declared *contract.PointManifest) []contract.Moment {
 
 // questions returns those of the module's vectors, the golden ones and generated ones.
 func (r *run) questions(declared *contract.PointManifest) ([]*question, error) {
+	all, err := r.vectorQuestions(declared)
+	if err != nil {
+		return nil, err
+	}
+	for _, moment := range momentsOf(declared) {
+		for i, facts := range generated(declared.Point, moment) {
+			all = append(all, &question{
+				name: fmt.Sprintf("generated %s%d", label(moment), i), point: declared.Point, moment: moment,
+				settings: r.settingsOf(declared.Point, i), facts: facts,
+			})
+		}
+	}
+	return all, nil
+}
+
+// vectorQuestions returns the questions of the module's vectors and the golden ones.
+func (r *run) vectorQuestions(declared *contract.PointManifest) ([]*question, error) {
 	golden, err := vectors.Every()
 	if err != nil {
 		return nil, fmt.Errorf("reading the golden vectors: %w", err)
@@ -183,14 +200,6 @@ func (r *run) questions(declared *contract.PointManifest) ([]*question, error) {
 			}
 		}
 		all = append(all, q)
-	}
-	for _, moment := range moments {
-		for i, facts := range generated(declared.Point, moment) {
-			all = append(all, &question{
-				name: fmt.Sprintf("generated %s%d", label(moment), i), point: declared.Point, moment: moment,
-				settings: r.settingsOf(declared.Point, i), facts: facts,
-			})
-		}
 	}
 	return all, nil
 }

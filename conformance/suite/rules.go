@@ -45,7 +45,7 @@ const (
 )
 
 var rules = []Rule{
-	{ID: ruleLoads, Sentence: "A module is valid WebAssembly within the limits, imports only what the ABI offers, describes itself, and survives the sample requests of the warm-up.",
+	{ID: ruleLoads, Sentence: "A module is valid WebAssembly within the limits, imports only what the ABI offers, describes itself, survives the sample requests of the warm-up, and answers them in the form of the contract.",
 		Method: "The module is loaded in Longshore's host and in stock Extism."},
 	{ID: ruleDescribe, Sentence: "describe returns the same manifest whenever and wherever it is called.",
 		Method: "It is called in two instances of Longshore's host and in stock Extism."},

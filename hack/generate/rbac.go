@@ -25,7 +25,7 @@ const (
 // function, which is where they belong: beside what the function watches.
 // A folder that is named here is not part of the one above it.
 var components = map[string][]string{
-	"manager":    {"host/provider", "host/consumer/virtualnode", "host/consumer/namespaceoffloading", "host/consumer/access", "host/consumer/certificate", "host/consumer/podstatus", "host/consumer/resourcereflection", "host/consumer/identity", "host/consumer/resourceslice", "host/peering/foreigncluster", "host/peering/tenantnamespace", "host/policysource", "host/policysource/configmap", "host/policysource/status", "host/app/manager", "host/app/policies"},
+	"manager":    {"host/provider", "host/consumer/virtualnode", "host/consumer/namespaceoffloading", "host/consumer/access", "host/consumer/certificate", "host/consumer/podstatus", "host/consumer/networkpolicy", "host/consumer/resourcereflection", "host/consumer/identity", "host/consumer/resourceslice", "host/peering/foreigncluster", "host/peering/tenantnamespace", "host/policysource", "host/policysource/configmap", "host/policysource/status", "host/app/manager", "host/app/policies"},
 	"webhook":    {"host/consumer/admission", "host/policysource", "host/app/webhook", "host/app/policies", "host/provider/admission", "host/provider/quota"},
 	"uninstall":  {"host/app/uninstall"},
 	"storage":    {"host/consumer/storage", "host/provider/retention"},

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,6 +31,8 @@ type Inventory struct {
 	services   map[string][]*corev1.Service
 	claims     map[inventoryKey]*corev1.PersistentVolumeClaim
 	classes    map[string]*storagev1.StorageClass
+	// networkPolicies by namespace.
+	networkPolicies map[string][]*networkingv1.NetworkPolicy
 }
 
 // NewInventory returns an empty inventory. A complete one has all objects of the cluster, so
@@ -38,7 +41,7 @@ func NewInventory(isComplete bool) *Inventory {
 	return &Inventory{
 		isComplete: isComplete, objects: map[inventoryKey]*metav1.PartialObjectMetadata{}, services: map[string][]*corev1.Service{},
 		claims: map[inventoryKey]*corev1.PersistentVolumeClaim{}, classes: map[string]*storagev1.StorageClass{},
-		unreadable: map[inventoryKey]bool{},
+		unreadable: map[inventoryKey]bool{}, networkPolicies: map[string][]*networkingv1.NetworkPolicy{},
 	}
 }
 
@@ -94,7 +97,8 @@ func localReferences(pod *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, homeC
 	return list
 }
 
-// follow lists the objects that the remote pod refers to, and the Services that select it.
+// follow lists the objects that the remote pod refers to, and the Services that select it. NetworkPolicies that
+// select it do not follow, which is a warning.
 // The claims are those that the controller of the pod creates.
 func (p *Planner) follow(plan *Plan, claims []*corev1.PersistentVolumeClaim) {
 	for _, r := range localReferences(plan.AdmittedPod, plan.ShadowPod, p.facts.HomeClusterID) {
@@ -103,6 +107,11 @@ func (p *Planner) follow(plan *Plan, claims []*corev1.PersistentVolumeClaim) {
 			p.facts.Inventory.judgeClaim(&found, plan, claims)
 		}
 		plan.Follows = append(plan.Follows, found)
+	}
+	if plan.node != nil {
+		if warning := p.facts.Inventory.DescribeNetworkPolicies(plan.AdmittedPod, string(plan.node.Spec.ClusterID)); warning != "" {
+			plan.Warnings = append(plan.Warnings, warning)
+		}
 	}
 	for _, service := range p.facts.Inventory.services[plan.Namespace] {
 		if len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(plan.AdmittedPod.Labels)) {

@@ -93,6 +93,8 @@ type Explanation struct {
 	// Phase and Node are those of a pod; empty for other kinds.
 	Phase corev1.PodPhase `json:"phase,omitempty"`
 	Node  string          `json:"node,omitempty"`
+	// Warnings about an offloaded pod, whether it runs or not.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Object is a local or a remote object.
@@ -167,7 +169,7 @@ func (e *Explanation) explainPod(ctx context.Context, here *cluster.Cluster, tar
 			e.Objects = append(e.Objects, Object{Remote: true, Kind: kinds[target.Kind].remote, Namespace: remoteNamespace, Name: target.Name, Problem: err.Error(), Decisions: []view.Entry{}})
 		}
 	}
-	e.Phase, e.Node = o.Pod.Status.Phase, o.Pod.Spec.NodeName
+	e.Phase, e.Node, e.Warnings = o.Pod.Status.Phase, o.Pod.Spec.NodeName, warnings(ctx, here, o)
 	e.Diagnosis, err = diagnose(ctx, here, there, remoteNamespace, o)
 	return err
 }

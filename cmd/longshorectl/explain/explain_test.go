@@ -97,9 +97,13 @@ func TestAPodThatRunsIsSaidToRun(t *testing.T) {
 		explanation Explanation
 		want        string
 	}{
-		"a pod that runs":            {Explanation{Phase: corev1.PodRunning, Node: "milan"}, "Runs on node milan, and is ready.\n\n"},
-		"a pod that has ended":       {Explanation{Phase: corev1.PodSucceeded, Node: "milan"}, "Has ended with success on node milan.\n\n"},
-		"an object that is no pod":   {Explanation{}, ""},
+		"a pod that runs":          {Explanation{Phase: corev1.PodRunning, Node: "milan"}, "Runs on node milan, and is ready.\n\n"},
+		"a pod that has ended":     {Explanation{Phase: corev1.PodSucceeded, Node: "milan"}, "Has ended with success on node milan.\n\n"},
+		"an object that is no pod": {Explanation{}, ""},
+		"a warning": {
+			Explanation{Phase: corev1.PodRunning, Node: "milan", Warnings: []string{"NetworkPolicies stay."}},
+			"Runs on node milan, and is ready.\n\nWarning: NetworkPolicies stay.\n\n",
+		},
 		"a node with a strange name": {Explanation{Phase: corev1.PodRunning, Node: "x\x1b[2J"}, "Runs on node x [2J, and is ready.\n\n"},
 		"a pod that runs in the wrong cluster": {
 			Explanation{Phase: corev1.PodRunning, Node: "worker", Diagnosis: &planner.Diagnosis{Reason: planner.Reason{Stage: planner.Scheduling, Reason: "StrategyChanged", Message: "Message."}, Who: "the user"}},

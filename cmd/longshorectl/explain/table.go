@@ -19,6 +19,12 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
+	for _, warning := range e.Warnings {
+		lines := output.Fold(output.Sprintf("Warning: %s", warning), 0, output.WidthOf(w))
+		if _, err := io.WriteString(w, strings.Join(lines, "\n")+"\n\n"); err != nil {
+			return fmt.Errorf("writing the answer: %w", err)
+		}
+	}
 	for i := range e.Objects {
 		o := &e.Objects[i]
 		title := fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)

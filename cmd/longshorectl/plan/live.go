@@ -87,7 +87,7 @@ func (l *Live) read(ctx context.Context, f *facts, objects []runtime.Object) err
 		return err
 	}
 	for _, namespace := range namespacesOf(f) {
-		if err := l.readNamespace(ctx, f, namespace); err != nil {
+		if err := errors.Join(l.readNamespace(ctx, f, namespace), l.readNetworkPolicies(ctx, f, namespace)); err != nil {
 			return err
 		}
 	}

@@ -144,6 +144,14 @@ func TestFieldsThatNoKindHasAreNamed(t *testing.T) {
 	assert.Contains(t, strings.Join(strings.Fields(out), " "), "spec.containers[0].image: Required value")
 }
 
+func TestNetworkPoliciesThatStayAreNamed(t *testing.T) {
+	const policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny, namespace: shop}\nspec: {podSelector: {}}\n"
+	out, _, _ := run(t, strings.NewReader(policy), append(slices.Clone(shop), "-f", "-")...)
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "deployment/web (warning) and 1 more NetworkPolicies that select the pod do not apply in cluster milan, because they are not reflected: deny.")
+	out, _, _ = run(t, nil, shop...)
+	assert.NotContains(t, out, "NetworkPolicies")
+}
+
 func TestPoliciesOfAFolderDecide(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) {

@@ -60,7 +60,7 @@ func (p *printer) finish() error {
 	return nil
 }
 
-// PrintTable writes a row for each template, and the reasons of those that do not run.
+// PrintTable writes a row for each template, the reasons of those that do not run, and the warnings.
 func PrintTable(w io.Writer, result *Result, style output.Style, width int) error {
 	p := &printer{w: w, style: style, width: width}
 	rows := make([][]output.Cell, 0, len(result.Plans))
@@ -76,7 +76,13 @@ func PrintTable(w io.Writer, result *Result, style output.Style, width int) erro
 		})
 	}
 	p.table([]string{"TEMPLATE", "RESULT", "NODES", "CHANGES", "NEEDS"}, rows)
-	p.reasons(result)
+	p.once(result, func(plan *planner.Plan) (string, []string) {
+		if plan.Reason == nil {
+			return "", nil
+		}
+		return string(plan.Reason.Stage), []string{plan.Reason.Message}
+	})
+	p.once(result, func(plan *planner.Plan) (string, []string) { return "warning", plan.Warnings })
 	p.notes(result)
 	return p.finish()
 }
@@ -93,22 +99,21 @@ func (p *printer) paint(result planner.Result) func(string) output.Painted {
 	}
 }
 
-// reasons writes each reason once, with the templates that it is about.
-func (p *printer) reasons(result *Result) {
+// once writes each message once, with the templates that it is about.
+func (p *printer) once(result *Result, of func(*planner.Plan) (title string, messages []string)) {
 	first := map[string]string{}
 	more := map[string]int{}
 	var order []string
 	for _, plan := range result.Plans {
-		if plan.Reason == nil {
-			continue
+		title, messages := of(plan)
+		for _, message := range messages {
+			if _, known := first[message]; known {
+				more[message]++
+				continue
+			}
+			first[message] = fmt.Sprintf("%s (%s)", plan, title)
+			order = append(order, message)
 		}
-		message := plan.Reason.Message
-		if _, known := first[message]; known {
-			more[message]++
-			continue
-		}
-		first[message] = fmt.Sprintf("%s (%s)", plan, plan.Reason.Stage)
-		order = append(order, message)
 	}
 	for _, message := range order {
 		who := first[message]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,6 +75,8 @@ func (f *facts) add(object runtime.Object) error {
 		f.Inventory.AddStorageClass(o)
 	case *corev1.Service:
 		f.Inventory.AddService(o)
+	case *networkingv1.NetworkPolicy:
+		f.Inventory.AddNetworkPolicy(o)
 	default:
 		if template, ok := planner.TemplateOf(object, f.namespace); ok {
 			f.templates = append(f.templates, template)

@@ -90,6 +90,29 @@ func TestPushPrintsTheObjects(t *testing.T) {
 	assert.Contains(t, message, "loading")
 }
 
+// Each cluster would load the first ones, and hold back every pod.
+func TestPushAsksTheGoldenQuestions(t *testing.T) {
+	const nodeName = `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/nodeName","value":"n"}]}`
+	allow := write(t, "policy.yaml", []byte("allow: {writes: [{path: /metadata/annotations, verbs: [merge]}]}"))
+	for name, tc := range map[string]struct {
+		answer string
+		args   []string
+		want   string
+	}{
+		"a write that is not declared":             {nodeName, nil, "set /spec/nodeName is not allowed"},
+		"a write that the operator does not allow": {labels("red"), []string{"--spec", allow}, "merge /metadata/labels"},
+		"a label that is not valid":                {labels("a b"), nil, "gave no valid answer"},
+		"an answer that is not JSON":               {"red", nil, "warming up: pod_mutation: checking the answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, code, message := run(t, "", append([]string{"push", guest{answer: tc.answer}.build(t)}, tc.args...)...)
+			assert.Equal(t, output.CodeModule, code, message)
+			assert.Contains(t, message, tc.want)
+			assert.Empty(t, out)
+		})
+	}
+}
+
 // The printed objects are a policy that decides about a pod.
 func TestWhatPushPrintsIsExplained(t *testing.T) {
 	file := guest{answer: labels("red")}.build(t)
@@ -117,16 +140,19 @@ func TestWhatPushPrintsIsExplained(t *testing.T) {
 
 func TestExplainFindsThePolicyThatRefusesAPod(t *testing.T) {
 	for name, tc := range map[string]struct {
-		answer string
-		code   int
-		want   string
+		answer, spec string
+		code         int
+		want         string
 	}{
-		"a denial":        {`{"version":"v1alpha1","deny":{"reason":"TooLate","message":"come back tomorrow"}}`, output.CodeDenied, `policy "labeller"`},
-		"an answer of no": {`{"version":"v2"}`, output.CodeModule, "gave no valid answer"},
+		"a denial": {`{"version":"v1alpha1","deny":{"reason":"TooLate","message":"come back tomorrow"}}`, "", output.CodeDenied, `policy "labeller"`},
+		"an answer that the operator does not allow": {
+			labels("red"), "\n  allow: {writes: [{path: /metadata/annotations, verbs: [merge]}]}", output.CodeModule, "gave no valid answer",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, code, message := run(t, "", "push", guest{answer: tc.answer}.build(t))
 			require.Equal(t, output.CodeDone, code, message)
+			objects = strings.Replace(objects, "\nspec:", "\nspec:"+tc.spec, 1)
 			out, code, message := run(t, "", "explain", "--offline", "-f", write(t, "pod.yaml", []byte(pod)), "--policies", write(t, "policies.yaml", []byte(objects)), "--policy-cache-dir", t.TempDir())
 			assert.Equal(t, tc.code, code, message)
 			assert.Contains(t, out, tc.want)

@@ -144,8 +144,8 @@ func runCommand(streams Streams) *cobra.Command {
 		Short: "Ask a module one question, and show what comes of the answer",
 		Long: "Ask a module one question, as a cluster would, and show what comes of the answer.\n" +
 			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
-			"The input is an object of any kind (a pod, mostly), the facts of the point as an object with the member \"object\",\n" +
-			"or a conformance vector; YAML or JSON.\n" +
+			"The input is one object, the facts of the point as an object with the member \"object\", or a conformance vector; YAML or JSON.\n" +
+			"At a point about pods the object is a Pod, or a kind with a pod template, such as a Deployment: its pod is asked about.\n" +
 			"The changed object is checked as far as a cluster is not needed: it must decode as its kind, its labels and annotations must be valid,\n" +
 			"and the invariants must hold. Validation of the other fields, quotas and admission plugins are left to the API server:\n" +
 			"kubectl apply --dry-run=server of the object printed with -o yaml runs them.\n" +

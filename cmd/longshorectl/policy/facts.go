@@ -1,12 +1,16 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -16,6 +20,8 @@ const (
 	memberObject   = "object"
 	memberMetadata = "metadata"
 	memberSpec     = "spec"
+	memberTemplate = "template"
+	memberKind     = "kind"
 )
 
 // question is what a module is asked.
@@ -28,22 +34,88 @@ type question struct {
 	assumed []string
 }
 
-// readQuestion reads an input file: an object of any kind, facts, or a conformance vector.
+// templates are the paths of the pod templates of the kinds that have one.
+var templates = map[string][]string{
+	"Deployment": {memberSpec, memberTemplate}, "ReplicaSet": {memberSpec, memberTemplate}, "StatefulSet": {memberSpec, memberTemplate},
+	"DaemonSet": {memberSpec, memberTemplate}, "ReplicationController": {memberSpec, memberTemplate}, "Job": {memberSpec, memberTemplate},
+	"CronJob": {memberSpec, "jobTemplate", memberSpec, memberTemplate}, "PodTemplate": {memberTemplate},
+}
+
+// readQuestion reads an input file: one object, facts, or a conformance vector.
 func readQuestion(name string, data []byte, point contract.Point, moment contract.Moment) (*question, error) {
-	var document map[string]any
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("reading input %s: it is neither YAML nor JSON: %w", name, err)
+	document, err := onlyDocument(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading input %s: %w", name, err)
 	}
 	if request, ok := document["request"].(map[string]any); ok {
 		return fromVector(name, request)
 	}
-	if kind, ok := document["kind"].(string); ok && kind != "" {
-		return fromObject(document, point, moment), nil
+	if kind, ok := document[memberKind].(string); ok && kind != "" {
+		object, err := subjectOf(document, kind, point)
+		if err != nil {
+			return nil, fmt.Errorf("reading input %s: %w", name, err)
+		}
+		return fromObject(object, point, moment), nil
 	}
 	if object, ok := document[memberObject].(map[string]any); ok {
 		return fromFacts(document, object), nil
 	}
 	return nil, fmt.Errorf("reading input %s: it must be an object with a kind (a Pod, for instance), or the facts of %s: an object with the member \"object\"", name, point)
+}
+
+// onlyDocument decodes YAML or JSON with one document. A module is asked about one object, and the others would be
+// left out without a word.
+func onlyDocument(data []byte) (map[string]any, error) {
+	var only map[string]any
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)); ; {
+		var document map[string]any
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return only, nil
+		case err != nil:
+			return nil, fmt.Errorf("it is neither YAML nor JSON: %w", err)
+		case len(document) > 0 && only != nil:
+			return nil, errors.New("it has several documents: a module is asked about one object")
+		case len(document) > 0:
+			only = document
+		}
+	}
+}
+
+// subjectOf returns the object that the point decides about: at a point about pods the pod itself, or one of a
+// template.
+func subjectOf(object map[string]any, kind string, point contract.Point) (map[string]any, error) {
+	switch {
+	case strings.HasSuffix(kind, "List"):
+		return nil, fmt.Errorf("it is a %s: a module is asked about one object", kind)
+	case point == contract.ResourceSliceAdmission && kind != "ResourceSlice":
+		return nil, fmt.Errorf("it is a %s, and %s decides about a ResourceSlice", kind, point)
+	case point == contract.ResourceSliceAdmission, point == contract.MetadataFilter, point == contract.ResourceMutation, kind == "Pod", kind == "ShadowPod":
+		return object, nil
+	}
+	path, ok := templates[kind]
+	if !ok {
+		return nil, fmt.Errorf("it is a %s, and %s decides about a pod: give a Pod, or an object with a pod template", kind, point)
+	}
+	template := object
+	for _, member := range path {
+		if template, ok = template[member].(map[string]any); !ok {
+			return nil, fmt.Errorf("it is a %s without %s: give a Pod, or an object with a pod template", kind, strings.Join(path, "."))
+		}
+	}
+	metadata, owner := map[string]any{}, map[string]any{}
+	if given, ok := template[memberMetadata].(map[string]any); ok {
+		metadata = maps.Clone(given)
+	}
+	if given, ok := object[memberMetadata].(map[string]any); ok {
+		owner = given
+	}
+	for _, member := range []string{"name", "namespace"} {
+		if value, ok := owner[member]; ok {
+			metadata[member] = value
+		}
+	}
+	return map[string]any{"apiVersion": "v1", memberKind: "Pod", memberMetadata: metadata, memberSpec: template[memberSpec]}, nil
 }
 
 func fromFacts(facts, object map[string]any) *question {
@@ -81,9 +153,9 @@ func fromVector(name string, request map[string]any) (*question, error) {
 // and reported as such.
 func fromObject(object map[string]any, point contract.Point, moment contract.Moment) *question {
 	pod := object
-	if spec, ok := object[memberSpec].(map[string]any); ok && object["kind"] == "ShadowPod" {
+	if spec, ok := object[memberSpec].(map[string]any); ok && object[memberKind] == "ShadowPod" {
 		if inner, ok := spec["pod"].(map[string]any); ok {
-			pod = map[string]any{"apiVersion": "v1", "kind": "Pod", memberMetadata: object[memberMetadata], memberSpec: inner}
+			pod = map[string]any{"apiVersion": "v1", memberKind: "Pod", memberMetadata: object[memberMetadata], memberSpec: inner}
 		}
 	}
 	q := &question{object: pod, facts: map[string]any{}}
@@ -113,7 +185,7 @@ func fromObject(object map[string]any, point contract.Point, moment contract.Mom
 		q.assume("namespace", &contract.Metadata{Name: namespace})
 		q.assume("request", &contract.AdmissionRequest{User: "consumer-0123456789ab", DryRun: true})
 	case point == contract.ResourceMutation:
-		q.assume("local", map[string]any{"apiVersion": pod["apiVersion"], "kind": pod["kind"], memberMetadata: pod[memberMetadata]})
+		q.assume("local", map[string]any{"apiVersion": pod["apiVersion"], memberKind: pod[memberKind], memberMetadata: pod[memberMetadata]})
 		q.assume("virtualNode", node)
 	default:
 		q.assume("local", pod)

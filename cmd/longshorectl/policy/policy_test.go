@@ -383,7 +383,7 @@ func TestRunTakesVectors(t *testing.T) {
 }
 
 func TestWrongCommandLines(t *testing.T) {
-	file := guest{answer: "{}"}.build(t)
+	file := guest{answer: labels("red")}.build(t)
 	cases := map[string]struct {
 		args []string
 		code int
@@ -416,6 +416,42 @@ func TestColorOnATerminalOnly(t *testing.T) {
 	assert.Equal(t, output.Painted("\033[31mno\033[0m"), output.Colored(true).Bad("no"))
 	assert.Equal(t, output.Painted("no"), output.Colored(false).Bad("no"))
 	assert.Equal(t, output.Painted("no"), output.StyleOf(&bytes.Buffer{}, os.Getenv).Bad("no"))
+}
+
+// A module is asked about one object, and what it is asked about is never a guess.
+func TestRunTakesOnePodOrATemplate(t *testing.T) {
+	const template = `{metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:1"}]}}`
+	object := func(kind, spec string) string {
+		return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: web, namespace: shop}\n" + spec
+	}
+	file := guest{answer: labels("red")}.build(t)
+	for name, tc := range map[string]struct {
+		input, want string
+		refused     bool
+	}{
+		"a pod":                           {pod, "+    team: red", false},
+		"a pod after comments":            {"# a pod\n---\n" + pod + "---\n# the end\n", "+    team: red", false},
+		"the template of a Deployment":    {object("Deployment", "spec: {template: "+template+"}"), "+    team: red", false},
+		"the template of a CronJob":       {object("CronJob", "spec: {jobTemplate: {spec: {template: "+template+"}}}"), "+    team: red", false},
+		"a PodTemplate":                   {object("PodTemplate", "template: "+template), "+    team: red", false},
+		"two pods":                        {pod + "---\n" + pod, "it has several documents: a module is asked about one object", true},
+		"a list":                          {"apiVersion: v1\nkind: List\nitems: []\n", "it is a List: a module is asked about one object", true},
+		"a Service":                       {object("Service", "spec: {}"), "it is a Service, and PodMutation decides about a pod: give a Pod, or an object with a pod template", true},
+		"a Deployment without a template": {object("Deployment", "spec: {}"), "it is a Deployment without spec.template", true},
+		"nothing":                         {"# nothing\n", "it must be an object with a kind", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, code, message := run(t, tc.input, "run", file, "--moment", "Offload", "--input", "-")
+			if tc.refused {
+				assert.Equal(t, output.CodeFailed, code)
+				assert.Contains(t, message, tc.want)
+				assert.Empty(t, out)
+				return
+			}
+			assert.Equal(t, output.CodeDone, code, message)
+			assert.Contains(t, out, tc.want)
+		})
+	}
 }
 
 func TestRunAtResourceMutation(t *testing.T) {

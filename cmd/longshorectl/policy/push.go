@@ -18,7 +18,9 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/conformance/suite"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/attestation"
@@ -87,8 +89,8 @@ func objectsOf(ctx context.Context, o *pushOptions) (pushed *Pushed, err error) 
 	return &Pushed{ConfigMaps: configMaps, Policy: policy}, nil
 }
 
-// bindPoints checks that the module answers the points of the spec, with its settings. A spec
-// without points gets those of the module.
+// bindPoints checks that the module answers the points of the spec, with its settings, and the golden questions
+// of each in a way that a component can use. A spec without points gets those of the module.
 func bindPoints(ctx context.Context, loaded *module.Module, spec *policyv1alpha1.OffloadingPolicySpec) error {
 	if len(spec.Points) == 0 {
 		for i := range loaded.Manifest().Points {
@@ -104,6 +106,13 @@ func bindPoints(ctx context.Context, loaded *module.Module, spec *policyv1alpha1
 			return &module.Refusal{Err: fmt.Errorf("spec.points names %s, which the module does not answer; the operator must correct it", point)}
 		}
 		if err := loaded.ValidateSettings(ctx, settings, contract.Point(point)); err != nil {
+			return err
+		}
+		binding := chain.Binding{Point: contract.Point(point), Settings: settings}
+		if err := readAllow(&binding, spec.Allow); err != nil {
+			return err
+		}
+		if err := suite.AskGolden(ctx, loaded, binding); err != nil {
 			return err
 		}
 	}

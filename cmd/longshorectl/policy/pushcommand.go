@@ -47,7 +47,7 @@ func pushCommand(streams Streams) *cobra.Command {
 		Use:   "push MODULE [--spec FILE]",
 		Short: "Print or apply the ConfigMap and the OffloadingPolicy of a module",
 		Long: "Print the ConfigMap and the OffloadingPolicy of a module, or apply them with --apply. The module is loaded here before, as a cluster\n" +
-			"does, and its settings are validated. A module that is not compressed is, with gzip; one that is too large for a ConfigMap is\n" +
+			"does, its settings are validated, and it is asked the golden questions of its points, as by policy conform. A module that is not compressed is, with gzip; one that is too large for a ConfigMap is\n" +
 			"distributed over several.\n" +
 			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
 			"Exit codes: 0 printed, or applied and used, 1 a file or the cluster cannot be read or written, or the timeout, 2 wrong command line,\n" +

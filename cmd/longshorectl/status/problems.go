@@ -227,11 +227,34 @@ func nodes(s *snapshot) []Problem {
 		case state == "Missing":
 			problem.Message, problem.Action = "Its Node does not exist.", fmt.Sprintf("Look at the log of its virtual kubelet: kubectl -n %s logs -l %s", vn.Namespace, kubeletSelector(vn))
 		}
+		if problem.Message == "" {
+			problem.Message, problem.Action = keepsPodsAway(s, vn.Name)
+		}
 		if problem.Message != "" {
 			found = append(found, problem)
 		}
 	}
 	return found
+}
+
+// keepsPodsAway returns what keeps pods away from a Node that is ready, and the action; empty for nothing. Taints
+// with keys of their own are on purpose.
+func keepsPodsAway(s *snapshot, name string) (message, action string) {
+	node := s.node(name)
+	if node == nil {
+		return "", ""
+	}
+	if node.Spec.Unschedulable {
+		return "Its Node is cordoned: no pod is scheduled to it.", "When pods may run there again: kubectl uncordon " + name
+	}
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
+		if namespace, _, _ := strings.Cut(taint.Key, "/"); namespace == "node.kubernetes.io" || namespace == "node.cloudprovider.kubernetes.io" {
+			return fmt.Sprintf("Its Node has the taint %s, which keeps pods away.", taint.ToString()),
+				"Look at its conditions and events, and exclude the Node from the controller that sets them: kubectl describe node " + name
+		}
+	}
+	return "", ""
 }
 
 // kubeletSelector returns the label of the pods of a VirtualNode's virtual kubelet.

@@ -280,16 +280,24 @@ func nodeState(s *snapshot, vn *offloadingv1beta1.VirtualNode) string {
 
 // readiness returns the condition Ready of a Node.
 func readiness(s *snapshot, name string) (ready corev1.NodeCondition, found bool) {
-	for i := range s.nodes.Items {
-		if s.nodes.Items[i].Name != name {
-			continue
-		}
-		for _, c := range s.nodes.Items[i].Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				ready = c
-			}
-		}
-		return ready, true
+	node := s.node(name)
+	if node == nil {
+		return ready, false
 	}
-	return ready, false
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			ready = c
+		}
+	}
+	return ready, true
+}
+
+// node returns the Node of a VirtualNode, nil for none.
+func (s *snapshot) node(name string) *corev1.Node {
+	for i := range s.nodes.Items {
+		if s.nodes.Items[i].Name == name {
+			return &s.nodes.Items[i]
+		}
+	}
+	return nil
 }

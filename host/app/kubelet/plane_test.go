@@ -37,6 +37,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
+	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
@@ -340,6 +341,7 @@ func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
 
 	t.Run("a changed VirtualNode changes the node without a restart", func(t *testing.T) { r.testVirtualNodeChange(t) })
 	t.Run("a removed taint is restored", func(t *testing.T) { r.testTaintRestored(t) })
+	t.Run("conditions that another client sets are undone", func(t *testing.T) { r.testConditionsRestored(t) })
 	t.Run("the kubelet API authenticates and authorizes", func(t *testing.T) { r.testKubeletAPIAccess(t) })
 	t.Run("the consumer's API server reads logs of the remote pod", func(t *testing.T) { r.testLogs(t) })
 	t.Run("the grace period of a deletion reaches the provider", func(t *testing.T) { r.testGracePeriods(t) })
@@ -364,7 +366,7 @@ func (r *rig) testVirtualNodeChange(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: nodeName}, vn))
 	patched := vn.DeepCopy()
-	patched.Spec.Labels = map[string]string{"zone": "north"}
+	patched.Spec.Labels, patched.Spec.Annotations = map[string]string{"zone": "north"}, map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}
 	delete(patched.Spec.ResourceQuota.Hard, corev1.ResourcePods)
 	patched.Spec.OffloadingPatch.LabelsNotReflected = nil
 	require.NoError(t, r.rome.Patch(t.Context(), patched, client.MergeFrom(vn)))
@@ -372,6 +374,7 @@ func (r *rig) testVirtualNodeChange(t *testing.T) {
 		node, err := r.node()
 		require.NoError(c, err)
 		assert.Equal(c, "north", node.Labels["zone"])
+		assert.Equal(c, "longshore://milan/"+nodeName, node.Spec.ProviderID)
 		assert.NotContains(c, node.Status.Capacity, corev1.ResourcePods, "T64")
 		assert.NotContains(c, node.Status.Allocatable, corev1.ResourcePods, "T64")
 	}, soon, tick)

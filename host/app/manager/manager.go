@@ -28,6 +28,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/access"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
+	"github.com/longshore-dev/longshore/host/consumer/networkpolicy"
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
@@ -204,6 +205,9 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		}).SetupWithManager(mgr)),
 		wrapSetup("podstatus", (&podstatus.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+		}).SetupWithManager(mgr)),
+		wrapSetup("networkpolicy", (&networkpolicy.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder,
 		}).SetupWithManager(mgr)),
 		wrapSetup("access", addAccess(mgr, recorder, passive)),
 		wrapSetup("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}).SetupWithManager(mgr)),

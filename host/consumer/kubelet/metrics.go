@@ -67,7 +67,8 @@ func (p *remotePods) gather(ctx context.Context) ([]podUsage, usage, error) {
 }
 
 // listMetrics returns what remote pods use, by the UID of the local pod. A namespace that
-// fails is left out, unless all do.
+// fails is left out, unless all do. A provider without metrics-server has no metrics: an error would
+// make the Node a target that is down for ever.
 func (p *remotePods) listMetrics(ctx context.Context, byRemote map[string]map[string]*corev1.Pod, now time.Time) (map[types.UID]sample, error) {
 	selector := labels.FormatLabels(map[string]string{
 		offloadingv1beta1.OriginLabel: p.provider.options.HomeClusterID, offloadingv1beta1.DestinationLabel: p.provider.options.ForeignClusterID,
@@ -75,7 +76,7 @@ func (p *remotePods) listMetrics(ctx context.Context, byRemote map[string]map[st
 	})
 	var mu sync.Mutex
 	var failures []error
-	isServed := true
+	isServed := false
 	found := map[types.UID]sample{}
 	var group errgroup.Group
 	group.SetLimit(maxMetricsRequests)
@@ -85,7 +86,7 @@ func (p *remotePods) listMetrics(ctx context.Context, byRemote map[string]map[st
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				isServed = isServed && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err)
+				isServed = isServed || !apierrors.IsNotFound(err)
 				failures = append(failures, fmt.Errorf("listing the metrics of pods in namespace %q of the provider: %s", remote, events.Cut(err.Error(), maxErrorText)))
 				return nil
 			}
@@ -109,7 +110,8 @@ func (p *remotePods) listMetrics(ctx context.Context, byRemote map[string]map[st
 		logr.FromContextOrDiscard(ctx).Error(failures[0], "Reading the metrics of some namespaces failed", "namespaces", len(failures))
 		return found, nil
 	case !isServed:
-		return nil, fmt.Errorf("the provider serves no metrics.k8s.io API; its administrator can install metrics-server: %w", failures[0])
+		logr.FromContextOrDiscard(ctx).V(1).Info("The provider serves no metrics.k8s.io: its administrator can install metrics-server")
+		return found, nil
 	default:
 		return nil, fmt.Errorf("reading the metrics of all namespaces: %w", failures[0])
 	}
@@ -227,15 +229,17 @@ func families(node usage, pods []podUsage) []*dto.MetricFamily {
 }
 
 // scrape returns a handler that responds with the metrics that the provider's metric agent
-// collects for this consumer. Providers without the agent respond with 404.
+// collects for this consumer. Of a provider without the agent there are none: another answer would
+// make the Node a target that is down for ever. Such a provider finds no such API, or denies it.
 func (p *remotePods) scrape(urlPath string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// They may be many, and are not kept.
 		stream, err := p.provider.core.RESTClient().Get().
 			AbsPath("/apis/metrics.liqo.io/v1beta1/scrape", p.provider.options.HomeClusterID, urlPath).Stream(r.Context())
 		switch {
-		case apierrors.IsNotFound(err):
-			http.Error(w, "the provider does not serve metrics.liqo.io", http.StatusNotFound)
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+			w.Header().Set("Content-Type", api.PrometheusTextFormatContentType)
+			_, _ = io.WriteString(w, "# The provider does not serve metrics.liqo.io to this cluster.\n")
 		case err != nil:
 			http.Error(w, fmt.Sprintf("reading %s from the provider: %s", urlPath, events.Cut(err.Error(), maxErrorText)), http.StatusBadGateway)
 		default:

@@ -199,7 +199,8 @@ func TestMetricsOfNamespacesThatFail(t *testing.T) {
 	}{
 		"one namespace that fails does not hide the others": {map[string]int{"lab-rome": 403}, []types.UID{"a"}, ""},
 		"all namespaces fail":                               {map[string]int{"lab-rome": 403, "shop-rome": 403}, nil, "listing the metrics of pods in namespace"},
-		"the provider has no metrics API":                   {map[string]int{"lab-rome": 404, "shop-rome": 404}, nil, "can install metrics-server"},
+		"the provider has no metrics API":                   {map[string]int{"lab-rome": 404, "shop-rome": 404}, nil, ""},
+		"the provider's metrics API is down":                {map[string]int{"lab-rome": 503, "shop-rome": 503}, nil, "listing the metrics of pods in namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -126,6 +128,9 @@ func newProvider(t *testing.T) *rest.Config {
 	})
 	mux.HandleFunc("/apis/metrics.liqo.io/v1beta1/scrape/rome/metrics/cadvisor", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "cadvisor_version_info 1\n")
+	})
+	mux.HandleFunc("/apis/metrics.liqo.io/v1beta1/scrape/rome/metrics/probes", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
 	})
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
@@ -273,9 +278,17 @@ func TestKubeletAPI(t *testing.T) {
 		code, body := get(t, config, "/metrics/cadvisor")
 		assert.Equal(t, http.StatusOK, code)
 		assert.Equal(t, "cadvisor_version_info 1\n", body)
-		code, body = get(t, config, "/metrics/probes")
-		assert.Equal(t, http.StatusNotFound, code)
-		assert.Contains(t, body, "does not serve metrics.liqo.io")
+	})
+	t.Run("a provider without metric agent has no such metrics, and the node is no target that is down", func(t *testing.T) {
+		for _, path := range []string{"/metrics", "/metrics/probes"} { // not found, and denied
+			code, body := get(t, config, path)
+			assert.Equal(t, http.StatusOK, code, path)
+			assert.Equal(t, "# The provider does not serve metrics.liqo.io to this cluster.\n", body, path)
+			parser := expfmt.NewTextParser(model.UTF8Validation)
+			families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+			require.NoError(t, err)
+			assert.Empty(t, families)
+		}
 	})
 	t.Run("a port is forwarded to the remote pod", func(t *testing.T) {
 		assert.Equal(t, "port 8080 got ping", forward(t, config, 8080))

@@ -4,7 +4,7 @@
 //
 // host/forge/local computes the desired Node from the VirtualNode and, if the network is
 // checked, the ForeignCluster. virtual-kubelet's node controller registers the Node and sends
-// lease and heartbeats. This package restores taints and fields that other clients change,
+// lease and heartbeats. This package restores taints, conditions and fields that other clients change,
 // which that controller does not.
 package node
 
@@ -305,6 +305,9 @@ func (n *Node) desired() *corev1.Node {
 	}
 	if previous != nil {
 		input.Previous = previous.Status.Conditions
+	}
+	if n.server != nil {
+		input.Current = n.server.Status.Conditions
 	}
 	if n.options.NotReady != nil && (previous == nil || readyStatus(previous) != corev1.ConditionTrue) {
 		input.NotReady = n.options.NotReady()

@@ -388,18 +388,18 @@ func TestMergeTaints(t *testing.T) {
 	}
 }
 
-func TestApplyTaintsSendsOnePatch(t *testing.T) {
+func TestApplySpecSendsOnePatch(t *testing.T) {
 	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", ResourceVersion: "7"}}
 	clientset := fake.NewClientset(existing)
 	n := newNode(t, clientset, nil)
 	n.server = existing
-	n.applyTaints(t.Context(), n.desired())
+	n.applySpec(t.Context(), n.desired())
 	node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, n.desired().Spec.Taints, node.Spec.Taints)
 	n.server = node
 	before := len(clientset.Actions())
-	n.applyTaints(t.Context(), n.desired())
+	n.applySpec(t.Context(), n.desired())
 	assert.Len(t, clientset.Actions(), before, "no request without a difference")
 }
 
@@ -408,12 +408,20 @@ func TestNeedsPublish(t *testing.T) {
 		alter func(published, server *corev1.Node)
 		want  bool
 	}{
-		"no difference":                          {func(_, _ *corev1.Node) {}, false},
-		"older heartbeat":                        {func(p, _ *corev1.Node) { p.Status.Conditions[0].LastHeartbeatTime = metav1.Time{} }, false},
-		"another client added a label":           {func(_, s *corev1.Node) { s.Labels["admin"] = "x" }, false},
-		"another client removed a label":         {func(_, s *corev1.Node) { delete(s.Labels, "liqo.io/type") }, true},
-		"another client changed the capacity":    {func(_, s *corev1.Node) { s.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9") }, true},
-		"node controller marked the node":        {func(_, s *corev1.Node) { s.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"no difference":                       {func(_, _ *corev1.Node) {}, false},
+		"older heartbeat":                     {func(p, _ *corev1.Node) { p.Status.Conditions[0].LastHeartbeatTime = metav1.Time{} }, false},
+		"another client added a label":        {func(_, s *corev1.Node) { s.Labels["admin"] = "x" }, false},
+		"another client removed a label":      {func(_, s *corev1.Node) { delete(s.Labels, "liqo.io/type") }, true},
+		"another client changed the capacity": {func(_, s *corev1.Node) { s.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9") }, true},
+		"node controller marked the node":     {func(_, s *corev1.Node) { s.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"another client changed a message":    {func(_, s *corev1.Node) { s.Status.Conditions[1].Message = "x" }, true},
+		"another client reported pressure":    {func(_, s *corev1.Node) { s.Status.Conditions[1].Status = corev1.ConditionTrue }, true},
+		"another client removed a condition":  {func(_, s *corev1.Node) { s.Status.Conditions = s.Status.Conditions[:3] }, true},
+		"another client reported no network":  {func(_, s *corev1.Node) { withoutNetwork(s, corev1.ConditionTrue) }, true},
+		"another client reported a network":   {func(_, s *corev1.Node) { withoutNetwork(s, corev1.ConditionFalse) }, false},
+		"another client's own condition": {func(_, s *corev1.Node) {
+			s.Status.Conditions = append(s.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue})
+		}, false},
 		"label was removed from the VirtualNode": {func(p, _ *corev1.Node) { p.Labels["old"] = "x" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -424,6 +432,38 @@ func TestNeedsPublish(t *testing.T) {
 			assert.Equal(t, tc.want, n.needsPublish(n.desired()))
 		})
 	}
+}
+
+func TestAMissingProviderIDIsSet(t *testing.T) {
+	vn := virtualNode()
+	vn.Spec.Annotations = map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}
+	for name, tc := range map[string]struct {
+		current, want string
+		reported      bool
+	}{
+		"without one":                 {"", "longshore://milan/milan-1", false},
+		"with this one":               {"longshore://milan/milan-1", "longshore://milan/milan-1", false},
+		"with another, which is kept": {"aws:///z/i-1", "aws:///z/i-1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", ResourceVersion: "7"}, Spec: corev1.NodeSpec{ProviderID: tc.current}}
+			clientset, recorded := fake.NewClientset(existing), &reports{}
+			n := newNode(t, clientset, func(o *Options) { o.VirtualNode, o.Report = vn, recorded.add })
+			n.server = existing
+			n.applySpec(t.Context(), n.desired())
+			node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, node.Spec.ProviderID)
+			assert.Equal(t, tc.reported, len(recorded.list()) == 1, "%v", recorded.list())
+		})
+	}
+}
+
+// withoutNetwork sets the condition of a cloud's route controller.
+func withoutNetwork(node *corev1.Node, status corev1.ConditionStatus) {
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: "NoRouteCreated", Message: "RouteController failed to create a route",
+	})
 }
 
 func TestOptionsAreChecked(t *testing.T) {

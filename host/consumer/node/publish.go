@@ -23,7 +23,7 @@ import (
 
 // taintsAnnotation on the Node lists the taints that come from the VirtualNode, as
 // key:effect. A taint that was removed from the VirtualNode while no virtual kubelet ran is
-// removed from the Node too; other taints are kept. Only applyTaints writes it: the node
+// removed from the Node too; other taints are kept. Only applySpec writes it: the node
 // controller could remove it before it was read.
 const taintsAnnotation = "longshore.dev/applied-taints"
 
@@ -66,11 +66,12 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 				publishNode(ctx, publish, registered)
 			}
 			desired := n.desired()
+			n.reportForeignConditions(ctx, desired)
 			if n.needsPublish(desired) {
 				n.setPublished(desired)
 				publishNode(ctx, publish, desired)
 			}
-			n.applyTaints(ctx, desired)
+			n.applySpec(ctx, desired)
 		}
 	})
 }
@@ -111,7 +112,7 @@ func (n *Node) needsPublish(desired *corev1.Node) bool {
 		return true
 	}
 	return server != nil && (!containsPairs(server.Labels, desired.Labels) || !containsPairs(server.Annotations, desired.Annotations) ||
-		hasLostReady(server, desired) || !containsResources(server.Status.Capacity, desired.Status.Capacity) ||
+		hasLostConditions(server, desired) || !containsResources(server.Status.Capacity, desired.Status.Capacity) ||
 		!containsResources(server.Status.Allocatable, desired.Status.Allocatable))
 }
 
@@ -142,11 +143,14 @@ func containsResources(all, part corev1.ResourceList) bool {
 	return true
 }
 
-// hasLostReady reports whether the consumer's controllers marked the Node as unknown or
-// created it again without conditions.
-func hasLostReady(server, desired *corev1.Node) bool {
-	current := readyStatus(server)
-	return (current == corev1.ConditionUnknown || current == "") && readyStatus(desired) != corev1.ConditionUnknown
+// hasLostConditions reports whether another client changed a condition, such as the node lifecycle
+// controller, which marks a Node as unknown, or the Node was created again without conditions.
+func hasLostConditions(server, desired *corev1.Node) bool {
+	return slices.ContainsFunc(desired.Status.Conditions, func(want corev1.NodeCondition) bool {
+		return !slices.ContainsFunc(server.Status.Conditions, func(current corev1.NodeCondition) bool {
+			return current.Type == want.Type && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message
+		})
+	})
 }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
@@ -158,18 +162,24 @@ func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// applyTaints sets the desired taints and keeps those of other owners. The patch
-// contains the resourceVersion that was read, because the cluster's controllers write taints
-// too; after a conflict, the next event tries again.
-func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
+// applySpec sets the desired taints and keeps those of other owners, and sets a provider ID that is missing:
+// the API server allows no change of one. The patch contains the resourceVersion that was read, because
+// the cluster's controllers write taints too; after a conflict, the next event tries again.
+func (n *Node) applySpec(ctx context.Context, desired *corev1.Node) {
 	n.mu.Lock()
 	server, record := n.server, recordedTaints(n.virtualNode)
 	n.mu.Unlock()
 	if server == nil || server.DeletionTimestamp != nil {
 		return
 	}
-	taints := mergeTaints(server, desired)
-	if quantity.Equal(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record {
+	taints, providerID := mergeTaints(server, desired), server.Spec.ProviderID
+	if providerID == "" {
+		providerID = desired.Spec.ProviderID
+	} else if desired.Spec.ProviderID != "" && desired.Spec.ProviderID != providerID {
+		n.report(ctx, ReasonProviderID, fmt.Sprintf("The Node has the provider ID %q, which cannot be changed to %q: delete the Node, and it is created again with the other one.",
+			providerID, desired.Spec.ProviderID))
+	}
+	if quantity.Equal(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record && server.Spec.ProviderID == providerID {
 		return
 	}
 	annotations := map[string]any{taintsAnnotation: nil}
@@ -179,10 +189,10 @@ func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
 	log := logr.FromContextOrDiscard(ctx)
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": server.ResourceVersion, "annotations": annotations},
-		"spec":     map[string]any{"taints": taints},
+		"spec":     map[string]any{"taints": taints, "providerID": providerID},
 	})
 	if err == nil {
-		log.Info("Setting the node's taints", "node", n.name())
+		log.Info("Setting the node's taints and provider ID", "node", n.name())
 		_, err = n.options.Nodes.Patch(ctx, n.name(), types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if apierrors.IsInvalid(err) {
@@ -190,7 +200,7 @@ func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
 		return
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		log.Error(fmt.Errorf("setting the taints of node %q: %w", n.name(), err), "Applying the node's taints failed, retrying after the next change of the node")
+		log.Error(fmt.Errorf("setting taints and provider ID of node %q: %w", n.name(), err), "Applying the node's spec failed, retrying after the next change of the node")
 	}
 }
 

@@ -2,12 +2,15 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
@@ -21,6 +24,10 @@ const (
 	ReasonUnreachable Reason = "ProviderUnreachable"
 	// ReasonRefused: the consumer's API server rejects the Node as invalid.
 	ReasonRefused Reason = "NodeRefused"
+	// ReasonForeignCondition: another client sets a condition that keeps pods away from the Node.
+	ReasonForeignCondition Reason = "ForeignCondition"
+	// ReasonProviderID: the Node has another provider ID than the VirtualNode gives.
+	ReasonProviderID Reason = "ProviderIDNotChanged"
 )
 
 const (
@@ -70,6 +77,24 @@ func (n *Node) clearReport(reason Reason) {
 func (n *Node) reportRefused(ctx context.Context, err error) {
 	if n.report(ctx, ReasonRefused, "The API server rejects the Node. Correct the VirtualNode: "+err.Error()) {
 		logr.FromContextOrDiscard(ctx).Info("The API server rejects the node, waiting for a change of the VirtualNode", "node", n.name(), "reason", err.Error())
+	}
+}
+
+// reportForeignConditions reports the conditions of other clients, which the next publication undoes. A
+// client that sets them again and again keeps pods away for moments.
+func (n *Node) reportForeignConditions(ctx context.Context, desired *corev1.Node) {
+	n.mu.Lock()
+	server := n.server
+	n.mu.Unlock()
+	if server == nil {
+		return
+	}
+	for _, c := range local.ForeignConditions(server.Status.Conditions, desired.Status.Conditions) {
+		message := fmt.Sprintf("Another client set the condition %s of the Node to %s, and the virtual kubelet sets it back. Exclude Nodes with the label %s=%s from that client. Its reason: %s: %s",
+			c.Type, c.Status, offloadingv1beta1.NodeTypeLabel, offloadingv1beta1.NodeTypeVirtual, c.Reason, c.Message)
+		if n.report(ctx, ReasonForeignCondition, message) {
+			logr.FromContextOrDiscard(ctx).Info("Setting back a condition of another client", "node", n.name(), "condition", c.Type, "reason", c.Reason)
+		}
 	}
 }
 

@@ -128,6 +128,22 @@ func TestUnreachableProviderIsReported(t *testing.T) {
 	}
 }
 
+func TestConditionsOfOtherClientsAreReportedAndUndone(t *testing.T) {
+	recorded := &reports{}
+	n := newNode(t, fake.NewClientset(), func(o *Options) { o.Report = recorded.add })
+	n.server = n.desired()
+	n.published = n.desired()
+	n.reportForeignConditions(t.Context(), n.desired())
+	assert.Empty(t, recorded.list())
+	withoutNetwork(n.server, corev1.ConditionTrue)
+	for range 2 {
+		n.reportForeignConditions(t.Context(), n.desired())
+	}
+	require.Len(t, recorded.list(), 1, "a client that sets it again and again is reported once")
+	assert.Equal(t, "milan-1 ForeignCondition: Another client set the condition NetworkUnavailable of the Node to True, and the virtual kubelet sets it back. "+
+		"Exclude Nodes with the label liqo.io/type=virtual-node from that client. Its reason: NoRouteCreated: RouteController failed to create a route", recorded.list()[0])
+}
+
 func TestLaterRejectionsAreReported(t *testing.T) {
 	rejection := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "milan-1", nil)
 	t.Run("of the status", func(t *testing.T) {
@@ -143,7 +159,7 @@ func TestLaterRejectionsAreReported(t *testing.T) {
 		clientset.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, rejection })
 		n := newNode(t, clientset, func(o *Options) { o.Report = recorded.add })
 		n.server = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1"}}
-		n.applyTaints(t.Context(), n.desired())
+		n.applySpec(t.Context(), n.desired())
 		assert.Len(t, recorded.list(), 1)
 	})
 }

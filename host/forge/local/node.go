@@ -2,6 +2,7 @@ package local
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,10 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
+
+// ProviderIDAnnotation on the Node, of the VirtualNode or of the VkOptionsTemplate, is the spec.providerID of the
+// Node. The texts {cluster} and {node} stand for the provider's cluster ID and the name of the Node.
+const ProviderIDAnnotation = "longshore.dev/provider-id"
 
 // Network is the state of the network between consumer and provider.
 type Network string
@@ -26,10 +31,17 @@ const (
 
 // Reasons of a virtual node's conditions.
 const (
-	readyReason         = "KubeletReady"
-	notReadyReason      = "KubeletNotReady"
-	networkUpReason     = "LiqoNetworkingUp"
-	networkDownReason   = "LiqoNetworkingDown"
+	readyReason       = "KubeletReady"
+	notReadyReason    = "KubeletNotReady"
+	networkUpReason   = "LiqoNetworkingUp"
+	networkDownReason = "LiqoNetworkingDown"
+	// networkUncheckedReason is that of a condition that takes the place of another client's.
+	networkUncheckedReason = "NetworkUnchecked"
+
+	memoryPressureReason, sufficientMemoryReason = "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory"
+	diskPressureReason, noDiskPressureReason     = "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure"
+	pidPressureReason, noPIDPressureReason       = "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure"
+
 	defaultArchitecture = "amd64"
 )
 
@@ -52,7 +64,9 @@ type NodeInput struct {
 	// Previous are the last published conditions. A condition keeps its transition time while
 	// its status does not change.
 	Previous []corev1.NodeCondition
-	Now      time.Time
+	// Current are the conditions of the API server's Node, which other clients write, too.
+	Current []corev1.NodeCondition
+	Now     time.Time
 }
 
 // Node builds the Node of a virtual node. Its labels, annotations, taints, capacity
@@ -60,14 +74,17 @@ type NodeInput struct {
 // including capacity keys.
 func Node(in NodeInput) *corev1.Node {
 	spec := &in.VirtualNode.Spec
-	labels := nodeLabels(in)
+	labels, annotations := nodeLabels(in), union(in.ExtraAnnotations, spec.Annotations)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        in.VirtualNode.Name,
 			Labels:      labels,
-			Annotations: union(in.ExtraAnnotations, spec.Annotations),
+			Annotations: annotations,
 		},
-		Spec: corev1.NodeSpec{Taints: nodeTaints(spec.Taints)},
+		Spec: corev1.NodeSpec{
+			Taints:     nodeTaints(spec.Taints),
+			ProviderID: strings.NewReplacer("{cluster}", string(spec.ClusterID), "{node}", in.VirtualNode.Name).Replace(annotations[ProviderIDAnnotation]),
+		},
 		Status: corev1.NodeStatus{
 			Capacity:        resources(spec.ResourceQuota.Hard),
 			Allocatable:     resources(spec.ResourceQuota.Hard),
@@ -135,21 +152,26 @@ func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 	return false
 }
 
-// nodeConditions returns the five conditions of a Node. A virtual node without CPU or memory
-// has pressure.
+// nodeConditions returns the conditions of a Node. A virtual node without CPU or memory has
+// pressure. If the network is not checked, the Node has no network condition, unless another
+// client has set one, such as the route controller of a cloud: it would keep pods away for ever.
 func nodeConditions(in NodeInput) []corev1.NodeCondition {
 	hard := resources(in.VirtualNode.Spec.ResourceQuota.Hard)
 	capable := hard.Cpu().Sign() > 0 && hard.Memory().Sign() > 0
 	ready := capable && in.Network != NetworkDown
 	conditions := []corev1.NodeCondition{
 		condition(corev1.NodeReady, ready, readyReason, notReadyReason, readyMessage(in.VirtualNode, capable, in.Network)),
-		condition(corev1.NodeMemoryPressure, !capable, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", ""),
-		condition(corev1.NodeDiskPressure, !capable, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", ""),
-		condition(corev1.NodePIDPressure, !capable, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", ""),
+		condition(corev1.NodeMemoryPressure, !capable, memoryPressureReason, sufficientMemoryReason, ""),
+		condition(corev1.NodeDiskPressure, !capable, diskPressureReason, noDiskPressureReason, ""),
+		condition(corev1.NodePIDPressure, !capable, pidPressureReason, noPIDPressureReason, ""),
 	}
-	if in.Network != NetworkUnchecked {
+	switch current := findCondition(in.Current, corev1.NodeNetworkUnavailable); {
+	case in.Network != NetworkUnchecked:
 		conditions = append(conditions,
 			condition(corev1.NodeNetworkUnavailable, in.Network == NetworkDown, networkDownReason, networkUpReason, ""))
+	case current != nil && (current.Status != corev1.ConditionFalse || current.Reason == networkUncheckedReason):
+		conditions = append(conditions,
+			condition(corev1.NodeNetworkUnavailable, false, "", networkUncheckedReason, "The virtual kubelet does not check the network"))
 	}
 	if in.NotReady != nil && ready {
 		conditions[0].Status, conditions[0].Reason, conditions[0].Message = corev1.ConditionFalse, in.NotReady.Reason, in.NotReady.Message
@@ -179,11 +201,37 @@ func condition(conditionType corev1.NodeConditionType, status bool, trueReason, 
 	return corev1.NodeCondition{Type: conditionType, Status: corev1.ConditionFalse, Reason: falseReason, Message: message}
 }
 
-func transitionTime(condition *corev1.NodeCondition, previous []corev1.NodeCondition, now time.Time) metav1.Time {
-	for i := range previous {
-		if previous[i].Type == condition.Type && previous[i].Status == condition.Status && !previous[i].LastTransitionTime.IsZero() {
-			return previous[i].LastTransitionTime
+// ForeignConditions returns the conditions of the API server's Node that keep pods away, and which neither the
+// virtual kubelet nor the node lifecycle controller has set.
+func ForeignConditions(current, desired []corev1.NodeCondition) []corev1.NodeCondition {
+	own := map[corev1.NodeConditionType]string{
+		corev1.NodeMemoryPressure: memoryPressureReason, corev1.NodeDiskPressure: diskPressureReason,
+		corev1.NodePIDPressure: pidPressureReason, corev1.NodeNetworkUnavailable: networkDownReason,
+	}
+	var foreign []corev1.NodeCondition
+	for i := range current {
+		reason, isStandard := own[current[i].Type]
+		want := findCondition(desired, current[i].Type)
+		if isStandard && current[i].Status == corev1.ConditionTrue && current[i].Reason != reason && want != nil && want.Status != corev1.ConditionTrue {
+			foreign = append(foreign, current[i])
 		}
+	}
+	return foreign
+}
+
+func findCondition(conditions []corev1.NodeCondition, conditionType corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+func transitionTime(condition *corev1.NodeCondition, previous []corev1.NodeCondition, now time.Time) metav1.Time {
+	before := findCondition(previous, condition.Type)
+	if before != nil && before.Status == condition.Status && !before.LastTransitionTime.IsZero() {
+		return before.LastTransitionTime
 	}
 	return transition(now)
 }

@@ -88,40 +88,109 @@ func TestNodeMetadata(t *testing.T) {
 	assert.Equal(t, "true", node.Spec.Taints[0].Value)
 }
 
+// Cluster autoscalers and cloud controllers read it; a Node that is created again has it at once.
+func TestProviderID(t *testing.T) {
+	withArgs := func(vn *offloadingv1beta1.VirtualNode, args ...string) *offloadingv1beta1.VirtualNode {
+		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		return vn
+	}
+	annotated := func(value string) *offloadingv1beta1.VirtualNode {
+		vn := virtualNode(capacity())
+		vn.Spec.Annotations = map[string]string{local.ProviderIDAnnotation: value}
+		return vn
+	}
+	const ofTemplate = "--node-extra-annotations=a=b,longshore.dev/provider-id=longshore://{cluster}/{node}"
+	for name, tc := range map[string]struct {
+		vn    *offloadingv1beta1.VirtualNode
+		extra map[string]string
+		want  string
+	}{
+		"none is given":               {virtualNode(capacity()), nil, ""},
+		"of the VirtualNode":          {annotated("kwok://milan"), nil, "kwok://milan"},
+		"of the VkOptionsTemplate":    {withArgs(virtualNode(capacity()), ofTemplate), map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}, "longshore://milan/milan-1"},
+		"the VirtualNode comes first": {withArgs(annotated("kwok://milan"), ofTemplate), map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}, "kwok://milan"},
+		"the VirtualNode wants none":  {withArgs(annotated(""), ofTemplate), map[string]string{local.ProviderIDAnnotation: "longshore://{cluster}/{node}"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, local.Node(local.NodeInput{VirtualNode: tc.vn, ExtraAnnotations: tc.extra, Now: now}).Spec.ProviderID)
+			assert.Equal(t, tc.want, local.InitialNode(tc.vn).Spec.ProviderID, "as the manager creates it")
+		})
+	}
+}
+
+func network(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
+	return []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason}}
+}
+
 func TestNodeConditions(t *testing.T) {
 	none := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	healthy := func(network string) map[corev1.NodeConditionType]string {
+		want := map[corev1.NodeConditionType]string{
+			"Ready": "True KubeletReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
+			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
+		}
+		if network != "" {
+			want["NetworkUnavailable"] = network
+		}
+		return want
+	}
 	for name, tc := range map[string]struct {
 		hard    corev1.ResourceList
 		network local.Network
+		current []corev1.NodeCondition
 		want    map[corev1.NodeConditionType]string
 	}{
-		"capable, network not checked": {capacity(), local.NetworkUnchecked, map[corev1.NodeConditionType]string{
-			"Ready": "True KubeletReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
-			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
-		}},
-		"capable, network up": {capacity(), local.NetworkUp, map[corev1.NodeConditionType]string{
-			"Ready": "True KubeletReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
-			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
-			"NetworkUnavailable": "False LiqoNetworkingUp",
-		}},
-		"capable, network down": {capacity(), local.NetworkDown, map[corev1.NodeConditionType]string{
+		"capable, network not checked": {capacity(), local.NetworkUnchecked, nil, healthy("")},
+		"capable, network up":          {capacity(), local.NetworkUp, nil, healthy("False LiqoNetworkingUp")},
+		"capable, network down": {capacity(), local.NetworkDown, nil, map[corev1.NodeConditionType]string{
 			"Ready": "False KubeletNotReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
 			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
 			"NetworkUnavailable": "True LiqoNetworkingDown",
 		}},
-		"without memory": {none, local.NetworkUnchecked, map[corev1.NodeConditionType]string{
+		"not checked, and another client reports no network":  {capacity(), local.NetworkUnchecked, network(corev1.ConditionTrue, "NoRouteCreated"), healthy("False NetworkUnchecked")},
+		"not checked, and the virtual kubelet took its place": {capacity(), local.NetworkUnchecked, network(corev1.ConditionFalse, "NetworkUnchecked"), healthy("False NetworkUnchecked")},
+		"not checked, and another client reports a network":   {capacity(), local.NetworkUnchecked, network(corev1.ConditionFalse, "CiliumIsUp"), healthy("")},
+		"up, and another client reports no network":           {capacity(), local.NetworkUp, network(corev1.ConditionTrue, "NoRouteCreated"), healthy("False LiqoNetworkingUp")},
+		"without memory": {none, local.NetworkUnchecked, nil, map[corev1.NodeConditionType]string{
 			"Ready": "False KubeletNotReady", "MemoryPressure": "True RemoteClusterHasMemoryPressure",
 			"DiskPressure": "True RemoteClusterHasDiskPressure", "PIDPressure": "True RemoteClusterHasPIDPressure",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := local.Node(local.NodeInput{VirtualNode: virtualNode(tc.hard), Network: tc.network, Now: now})
+			node := local.Node(local.NodeInput{VirtualNode: virtualNode(tc.hard), Network: tc.network, Current: tc.current, Now: now})
 			got := map[corev1.NodeConditionType]string{}
 			for _, condition := range node.Status.Conditions {
 				got[condition.Type] = string(condition.Status) + " " + condition.Reason
 				assert.Equal(t, nowSec, condition.LastHeartbeatTime)
 			}
 			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestForeignConditions(t *testing.T) {
+	desired := local.Node(local.NodeInput{VirtualNode: virtualNode(capacity()), Network: local.NetworkUp, Now: now}).Status.Conditions
+	incapable := local.Node(local.NodeInput{VirtualNode: virtualNode(nil), Network: local.NetworkDown, Now: now}).Status.Conditions
+	for name, tc := range map[string]struct {
+		current []corev1.NodeCondition
+		want    bool
+	}{
+		"a cloud's route controller":                {network(corev1.ConditionTrue, "NoRouteCreated"), true},
+		"the virtual kubelet, a moment ago":         {incapable, false},
+		"no difference":                             {desired, false},
+		"the node lifecycle controller":             {network(corev1.ConditionUnknown, "NodeStatusUnknown"), false},
+		"a condition that keeps no pods away":       {[]corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue}}, false},
+		"pressure that the provider has not":        {[]corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "Chaos"}}, true},
+		"a Node without conditions (created again)": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			foreign := local.ForeignConditions(tc.current, desired)
+			if !tc.want {
+				assert.Empty(t, foreign)
+				return
+			}
+			assert.Equal(t, tc.current, foreign)
 		})
 	}
 }

@@ -37,12 +37,16 @@ func NewPeer(configuration *networkingv1beta1.Configuration) (*Peer, error) {
 	return &Peer{append(pods, external...)}, nil
 }
 
+// pairsOf returns the IPv4 networks: addresses of others are not translated.
 func pairsOf(original, remapped []networkingv1beta1.CIDR) ([]pair, error) {
 	if len(original) != len(remapped) {
 		return nil, ErrPending
 	}
 	pairs := make([]pair, 0, len(original))
 	for i := range original {
+		if ipam.IsIPv6(string(original[i])) {
+			continue
+		}
 		from, err := ipam.ParseCIDR(string(original[i]))
 		if err != nil {
 			return nil, err

@@ -45,6 +45,12 @@ func ParseCIDR(cidr string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
+// IsIPv6 reports whether a CIDR is a valid one of IPv6, whose addresses are the same in all clusters.
+func IsIPv6(cidr string) bool {
+	prefix, err := netip.ParsePrefix(cidr)
+	return err == nil && prefix.Addr().Is6()
+}
+
 // ParsePools parses the networks that CIDRs are allocated from. They must not overlap.
 func ParsePools(cidrs []string) ([]netip.Prefix, error) {
 	if len(cidrs) == 0 {

@@ -23,6 +23,8 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
+	kitevents "github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/ipam"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -37,6 +39,10 @@ const (
 	// reasonNameTaken is the reason of the condition while a Network of another owner has the name
 	// of one of the Configuration.
 	reasonNameTaken = "NetworkNameTaken"
+	// reasonRefused is the reason of the condition while the API server refuses a Network.
+	reasonRefused = "NetworkRefused"
+	// maxMessage bounds a message about CIDRs, which the peer has written.
+	maxMessage      = 1024
 	actionConfigure = "Configure"
 )
 
@@ -104,13 +110,16 @@ func (r *Configurations) Reconcile(ctx context.Context, request ctrl.Request) (c
 		if err != nil || isSet {
 			return ctrl.Result{}, err // The change enqueues the Configuration.
 		}
-		return ctrl.Result{}, r.report(ctx, configuration, nil, "")
+		return ctrl.Result{}, r.report(ctx, configuration, nil, problem{
+			networkingv1beta1.ReasonWaitingForNetworks,
+			fmt.Sprintf("The Networks of this cluster in namespace %s have no CIDRs yet. Their events say why.", r.Namespace),
+		})
 	}
-	networks, taken, err := r.ensureNetworks(ctx, configuration)
+	networks, failure, err := r.ensureNetworks(ctx, configuration)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.report(ctx, configuration, networks, taken)
+	return ctrl.Result{}, r.report(ctx, configuration, networks, failure)
 }
 
 // setLocal writes the networks of this cluster, when they have their CIDRs, into a Configuration
@@ -141,12 +150,15 @@ func cidrsOf(networks []ipamv1alpha1.Network) []networkingv1beta1.CIDR {
 	return cidrs
 }
 
+// problem is the reason and the message of the condition while a Configuration is not complete.
+type problem struct{ reason, message string }
+
 // ensureNetworks deletes stale Networks of a Configuration and creates missing ones. It returns the
-// current ones by name, and the name of one that another owner has, or "".
-func (r *Configurations) ensureNetworks(ctx context.Context, configuration *networkingv1beta1.Configuration) (current map[string]*ipamv1alpha1.Network, taken string, err error) {
+// current ones by name, and what must change before one can be created.
+func (r *Configurations) ensureNetworks(ctx context.Context, configuration *networkingv1beta1.Configuration) (current map[string]*ipamv1alpha1.Network, failure problem, err error) {
 	list := &ipamv1alpha1.NetworkList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(configuration.Namespace)); err != nil {
-		return nil, "", fmt.Errorf("listing the Networks of namespace %s: %w", configuration.Namespace, err)
+		return nil, failure, fmt.Errorf("listing the Networks of namespace %s: %w", configuration.Namespace, err)
 	}
 	desired, current := networksOf(configuration), map[string]*ipamv1alpha1.Network{}
 	others := map[string]bool{}
@@ -159,7 +171,7 @@ func (r *Configurations) ensureNetworks(ctx context.Context, configuration *netw
 			current[network.Name] = network
 		case network.DeletionTimestamp.IsZero():
 			if err := r.Client.Delete(ctx, network, client.Preconditions{UID: &network.UID}); client.IgnoreNotFound(err) != nil {
-				return nil, "", fmt.Errorf("deleting Network %s/%s: %w", network.Namespace, network.Name, err)
+				return nil, failure, fmt.Errorf("deleting Network %s/%s: %w", network.Namespace, network.Name, err)
 			}
 		}
 	}
@@ -168,21 +180,28 @@ func (r *Configurations) ensureNetworks(ctx context.Context, configuration *netw
 			continue
 		}
 		if others[name] {
-			taken = name
+			failure = problem{reasonNameTaken, fmt.Sprintf("Network %q exists and is not controlled by the Configuration. Delete the Network.", name)}
 			continue
 		}
-		if err := r.Client.Create(ctx, network); client.IgnoreAlreadyExists(err) != nil {
-			return nil, "", fmt.Errorf("creating Network %s/%s: %w", network.Namespace, network.Name, err)
+		switch err := r.Client.Create(ctx, network); {
+		case apierrors.IsInvalid(err):
+			failure = problem{reasonRefused, fmt.Sprintf("The API server refuses Network %q. Correct the Configuration: %v", name, err)}
+		case client.IgnoreAlreadyExists(err) != nil:
+			return nil, failure, fmt.Errorf("creating Network %s/%s: %w", network.Namespace, network.Name, err)
 		}
 	}
-	return current, taken, nil
+	return current, failure, nil
 }
 
-// networksOf returns the desired Networks of a Configuration, by name.
+// networksOf returns the desired Networks of a Configuration, by name. IPv6 networks have none: they are not
+// remapped.
 func networksOf(configuration *networkingv1beta1.Configuration) map[string]*ipamv1alpha1.Network {
 	networks := map[string]*ipamv1alpha1.Network{}
 	add := func(cidrs []networkingv1beta1.CIDR, kind string) {
 		for _, cidr := range cidrs {
+			if ipam.IsIPv6(string(cidr)) {
+				continue
+			}
 			name := networkName(configuration, kind, cidr)
 			networks[name] = &ipamv1alpha1.Network{
 				ObjectMeta: metav1.ObjectMeta{
@@ -205,21 +224,22 @@ func networkName(configuration *networkingv1beta1.Configuration, kind string, ci
 	return configuration.Name + "-" + kind + "-" + strings.NewReplacer(".", "-", "/", "-").Replace(string(cidr))
 }
 
-// report writes the status of a Configuration. taken is the name of a Network that another owner
-// has, or "".
-func (r *Configurations) report(ctx context.Context, configuration *networkingv1beta1.Configuration, networks map[string]*ipamv1alpha1.Network, taken string) error {
+// report writes the status of a Configuration. A failure without reason is that Networks wait for CIDRs.
+func (r *Configurations) report(ctx context.Context, configuration *networkingv1beta1.Configuration, networks map[string]*ipamv1alpha1.Network, failure problem) error {
 	before := configuration.DeepCopy()
 	status := &configuration.Status
 	condition := metav1.Condition{
 		Type: networkingv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
-		Reason: networkingv1beta1.ReasonWaitingForNetworks, Message: "Not all CIDRs are allocated yet. The events of the Networks say why.",
+		Reason: failure.reason, Message: kitevents.Cut(failure.message, maxMessage),
 	}
-	remote, complete := remoteOf(configuration, networks)
+	remote, waiting := remoteOf(configuration, networks)
 	switch {
-	case taken != "":
-		condition.Reason = reasonNameTaken
-		condition.Message = fmt.Sprintf("Network %q exists and is not controlled by the Configuration. Delete the Network.", taken)
-	case complete:
+	case failure.reason != "":
+	case len(waiting) > 0:
+		condition.Reason = networkingv1beta1.ReasonWaitingForNetworks
+		condition.Message = kitevents.Cut(fmt.Sprintf("Networks of namespace %s have no CIDRs yet: %s. Their events say why.",
+			configuration.Namespace, strings.Join(waiting, ", ")), maxMessage)
+	default:
 		status.Remote = remote
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, networkingv1beta1.NetworkCIDRsConfigured, "All CIDRs are allocated."
 	}
@@ -230,23 +250,27 @@ func (r *Configurations) report(ctx context.Context, configuration *networkingv1
 	return patchStatus(ctx, r.Client, configuration, before)
 }
 
-// remoteOf returns the CIDRs of the peer as this cluster knows them, and whether all are known.
-func remoteOf(configuration *networkingv1beta1.Configuration, networks map[string]*ipamv1alpha1.Network) (*networkingv1beta1.ClusterNetwork, bool) {
-	if networks == nil {
-		return nil, false
-	}
+// remoteOf returns the CIDRs of the peer as this cluster knows them, and the names of the Networks that have none.
+func remoteOf(configuration *networkingv1beta1.Configuration, networks map[string]*ipamv1alpha1.Network) (remote *networkingv1beta1.ClusterNetwork, waiting []string) {
 	remap := func(cidrs []networkingv1beta1.CIDR, kind string) []networkingv1beta1.CIDR {
 		var remapped []networkingv1beta1.CIDR
 		for _, cidr := range cidrs {
-			if network := networks[networkName(configuration, kind, cidr)]; network != nil && network.Status.CIDR != "" {
+			if ipam.IsIPv6(string(cidr)) {
+				remapped = append(remapped, cidr)
+				continue
+			}
+			name := networkName(configuration, kind, cidr)
+			if network := networks[name]; network != nil && network.Status.CIDR != "" {
 				remapped = append(remapped, network.Status.CIDR)
+			} else {
+				waiting = append(waiting, name)
 			}
 		}
 		return remapped
 	}
 	desired := &configuration.Spec.Remote.CIDR
-	remote := networkingv1beta1.ClusterCIDRs{Pod: remap(desired.Pod, podCIDR), External: remap(desired.External, externalCIDR)}
-	return &networkingv1beta1.ClusterNetwork{CIDR: remote}, len(remote.Pod) == len(desired.Pod) && len(remote.External) == len(desired.External)
+	remote = &networkingv1beta1.ClusterNetwork{CIDR: networkingv1beta1.ClusterCIDRs{Pod: remap(desired.Pod, podCIDR), External: remap(desired.External, externalCIDR)}}
+	return remote, waiting
 }
 
 func sortByName(networks []ipamv1alpha1.Network) {

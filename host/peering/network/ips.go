@@ -17,6 +17,7 @@ import (
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/ipam"
+	"github.com/longshore-dev/longshore/host/kit/reported"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -54,7 +55,7 @@ func (r *IPs) SetupWithManager(mgr ctrl.Manager) error {
 		For(&ipamv1alpha1.IP{}).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.pendingIPs)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(r)
+		Complete(reported.Reconciler(r))
 }
 
 // pendingIPs returns the IPs that have no address. Networks change rarely. The list comes from the
@@ -195,7 +196,7 @@ func (r *IPs) allocate(ctx context.Context, ip *ipamv1alpha1.IP, network *ipamv1
 		if !ok {
 			r.Events.Eventf(ip, network, corev1.EventTypeWarning, ReasonNotAllocated, actionAllocate,
 				"Network %s/%s has no free address. Delete IPs that are not used.", network.Namespace, network.Name)
-			return fmt.Errorf("allocating the address of IP %s: Network %s/%s has no free address", key, network.Namespace, network.Name)
+			return reported.Error(fmt.Errorf("allocating the address of IP %s: Network %s/%s has no free address", key, network.Namespace, network.Name))
 		}
 		have = heldIP{ip.UID, address, cidr}
 		// It is held even if the write fails: it may have reached the API server.

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +25,7 @@ import (
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme/fakeclient"
+	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/ipam"
 )
 
@@ -43,6 +46,14 @@ func newEnvironment(objects ...client.Object) *environment {
 	e := &environment{}
 	e.WithWatch = fakeclient.Builder(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if o.GetName() == "milan-pod-10-51-0-0-16" {
+					return apierrors.NewInvalid(ipamv1alpha1.GroupVersion.WithKind("Network").GroupKind(), o.GetName(), field.ErrorList{
+						field.TooLong(field.NewPath("metadata", "name"), nil, 253),
+					})
+				}
+				return c.Create(ctx, o, opts...)
+			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				err := c.SubResource(name).Patch(ctx, o, p, opts...)
 				if e.failStatus {
@@ -205,6 +216,31 @@ func TestTheConfigurationOfAPeerWithTheSameNetworks(t *testing.T) {
 	assert.True(t, metav1.IsControlledBy(network, configuration))
 }
 
+// Longshore remaps IPv4: the other networks of a peer are the same in all clusters.
+func TestAnIPv6NetworkOfAPeerIsNotRemapped(t *testing.T) {
+	configuration := newConfiguration("fd00:10:244::/56", "10.244.0.0/16")
+	configuration.Spec.Remote.CIDR.External = append(configuration.Spec.Remote.CIDR.External, "fd00:70::/64")
+	e := newEnvironment(append(ownNetworksOfChart(), configuration)...)
+	e.settle(t)
+	configuration = e.configuration(t)
+	assert.True(t, meta.IsStatusConditionTrue(configuration.Status.Conditions, networkingv1beta1.NetworkCIDRsConfigured))
+	require.NotNil(t, configuration.Status.Remote)
+	remote := configuration.Status.Remote.CIDR
+	require.Len(t, remote.Pod, 2)
+	require.Len(t, remote.External, 2)
+	assert.Equal(t, networkingv1beta1.CIDR("fd00:10:244::/56"), remote.Pod[0])
+	assert.NotEqual(t, networkingv1beta1.CIDR("10.244.0.0/16"), remote.Pod[1], "this cluster uses it")
+	assert.Equal(t, networkingv1beta1.CIDR("fd00:70::/64"), remote.External[1])
+	peer, err := address.NewPeer(configuration)
+	require.NoError(t, err)
+	translated, err := peer.Translate("10.244.3.9")
+	require.NoError(t, err)
+	assert.True(t, netip.MustParsePrefix(string(remote.Pod[1])).Contains(netip.MustParseAddr(translated)), translated)
+	translated, err = peer.Translate("fd00:10:244::9")
+	require.NoError(t, err)
+	assert.Equal(t, "fd00:10:244::9", translated)
+}
+
 func TestAChangedConfigurationHasOtherNetworks(t *testing.T) {
 	e := newEnvironment(append(ownNetworksOfChart(), newConfiguration("10.50.0.0/16"))...)
 	e.settle(t)
@@ -228,13 +264,18 @@ func TestAChangedConfigurationHasOtherNetworks(t *testing.T) {
 
 func TestAConfigurationWaitsForNetworks(t *testing.T) {
 	for name, tc := range map[string]struct {
-		objects []client.Object
-		reason  string
+		objects         []client.Object
+		reason, message string
 	}{
-		"the own networks are missing": {[]client.Object{newConfiguration("10.50.0.0/16")}, "WaitingForNetworks"},
-		"no CIDR is free":              {append(ownNetworksOfChart(), newConfiguration("10.0.0.0/8")), "WaitingForNetworks"},
+		"the own networks are missing": {[]client.Object{newConfiguration("10.50.0.0/16")}, "WaitingForNetworks",
+			"The Networks of this cluster in namespace longshore have no CIDRs yet. Their events say why."},
+		"no CIDR is free": {append(ownNetworksOfChart(), newConfiguration("10.50.0.0/16", "10.0.0.0/8")), "WaitingForNetworks",
+			"Networks of namespace liqo-tenant-milan have no CIDRs yet: milan-pod-10-0-0-0-8. Their events say why."},
 		"a Network of another owner has the name": {append(ownNetworksOfChart(), newConfiguration("10.50.0.0/16"),
-			newNetwork("liqo-tenant-milan", "milan-pod-10-50-0-0-16", "10.50.0.0/16", nil)), "NetworkNameTaken"},
+			newNetwork("liqo-tenant-milan", "milan-pod-10-50-0-0-16", "10.50.0.0/16", nil)), "NetworkNameTaken",
+			`Network "milan-pod-10-50-0-0-16" exists and is not controlled by the Configuration. Delete the Network.`},
+		"the API server refuses a Network": {append(ownNetworksOfChart(), newConfiguration("10.51.0.0/16")), "NetworkRefused",
+			`The API server refuses Network "milan-pod-10-51-0-0-16". Correct the Configuration: Network.ipam.liqo.io "milan-pod-10-51-0-0-16" is invalid: metadata.name: Too long: may not be more than 253 bytes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnvironment(tc.objects...)
@@ -244,6 +285,7 @@ func TestAConfigurationWaitsForNetworks(t *testing.T) {
 			require.NotNil(t, condition)
 			assert.Equal(t, metav1.ConditionFalse, condition.Status)
 			assert.Equal(t, tc.reason, condition.Reason)
+			assert.Equal(t, tc.message, condition.Message)
 			assert.Nil(t, configuration.Status.Remote)
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/ipam"
+	"github.com/longshore-dev/longshore/host/kit/reported"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -57,7 +58,7 @@ func (r *Networks) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("network").
 		For(&ipamv1alpha1.Network{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(r)
+		Complete(reported.Reconciler(r))
 }
 
 // Reconcile allocates the CIDR of a Network that has none. The CIDR of a Network that is gone is
@@ -118,7 +119,7 @@ func (r *Networks) allocate(ctx context.Context, network *ipamv1alpha1.Network) 
 		prefix, err := r.choose(network)
 		if err != nil {
 			r.Events.Eventf(network, nil, corev1.EventTypeWarning, ReasonNotAllocated, actionAllocate, "The network gets no CIDR: %s.", err)
-			return fmt.Errorf("allocating the CIDR of Network %s: %w", key, err)
+			return fmt.Errorf("allocating the CIDR of Network %s: %w", key, reported.Error(err))
 		}
 		have = heldNetwork{network.UID, requestOf(network, prefix)}
 		// It is held even if the write fails: it may have reached the API server.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -59,12 +58,9 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if len(data) > l.maximum.ResponseBytes {
 		return nil, fmt.Errorf("the answer has %d bytes, more than %d", len(data), l.maximum.ResponseBytes)
 	}
-	response := &contract.Response{}
-	if err := jsonvalue.DecodeStrictly(data, response); err != nil {
+	response, err := operation.DecodeResponse(data)
+	if err != nil {
 		return nil, err
-	}
-	if response.Version != contract.Version {
-		return nil, fmt.Errorf("the contract version is %q, want %q", response.Version, contract.Version)
 	}
 	if err := checkTexts(response); err != nil {
 		return nil, err
@@ -79,7 +75,6 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if len(response.Operations) > l.maximum.Operations {
 		return nil, fmt.Errorf("the answer has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
 	}
-	var err error
 	if a.operations, err = operation.Compile(response.Operations); err != nil {
 		return nil, err
 	}

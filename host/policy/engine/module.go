@@ -191,6 +191,9 @@ func (m *Module) resetOrReplace(i *instance, reusable bool) {
 type Sample struct {
 	Export string
 	Input  []byte
+	// Check returns why an answer is not valid, which is then a failure of the sample. It does not keep the answer.
+	// Optional.
+	Check func(answer []byte) error
 }
 
 // Warm runs samples, and makes the state after them the one in which every call begins: the first
@@ -227,7 +230,13 @@ func (m *Module) run(ctx context.Context, i *instance, samples []Sample) error {
 		if err := ctx.Err(); err != nil {
 			return err //nolint:wrapcheck // The caller says what was being done.
 		}
-		if _, failed := i.call(s.Export, s.Input); failed != nil && failed.class != Guest {
+		answer, failed := i.call(s.Export, s.Input)
+		if failed == nil && s.Check != nil {
+			if err := s.Check(answer); err != nil {
+				failed = &failure{BadOutput, fmt.Errorf("checking the answer: %w; the module's author must correct it", err)}
+			}
+		}
+		if failed != nil && failed.class != Guest {
 			return m.callError(s.Export, failed, printable(i.stderr))
 		}
 		i.clearCall()

@@ -4,7 +4,7 @@
 // [Load] unpacks, checks the imports, meters, compiles and starts a module, and checks its
 // manifest. Admission and use of a policy both call it, so an admitted module loads. The
 // package knows neither Kubernetes objects nor the source of the bytes. It calls extension
-// points only to warm the module up.
+// points only to warm the module up, and refuses a module whose answer is then not valid.
 package module
 
 import (
@@ -274,7 +274,8 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 const maxSettingsMessage = 1 << 10
 
 // samples returns the calls for warming the module up: one request for each of its points,
-// with the facts that every request of the point has. Their answers are ignored.
+// with the facts that every request of the point has. The answers must be valid, and are not applied; a module
+// may report an error, as one does whose settings are missing.
 func (m *Module) samples() []engine.Sample {
 	samples := []engine.Sample{{Export: contract.ExportDescribe}}
 	for _, p := range m.manifest.Points {
@@ -287,10 +288,22 @@ func (m *Module) samples() []engine.Sample {
 		}
 		request.Facts = sampleFacts(p.Point, request.Moment)
 		if input, err := json.Marshal(request); err == nil {
-			samples = append(samples, engine.Sample{Export: p.Point.Export(), Input: input})
+			samples = append(samples, engine.Sample{Export: p.Point.Export(), Input: input, Check: checkAnswer})
 		}
 	}
 	return samples
+}
+
+// checkAnswer returns why no component would use an answer.
+func checkAnswer(answer []byte) error {
+	response, err := operation.DecodeResponse(answer)
+	if err != nil {
+		return fmt.Errorf("decoding it: %w", err)
+	}
+	if _, err := operation.Compile(response.Operations); err != nil {
+		return fmt.Errorf("reading its operations: %w", err)
+	}
+	return nil
 }
 
 const (

@@ -121,11 +121,18 @@ func TestLoadRefusesBytes(t *testing.T) {
 	}
 }
 
+// nothing is the answer of a policy that changes nothing.
+const nothing = `{"version":"v1alpha1"}`
+
+func answering(answer string) []byte {
+	return policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", answer).Bytes()
+}
+
 func TestLoadRefusesModules(t *testing.T) {
 	with := func(f func(g *policytest.Guest)) []byte {
 		g := policytest.NewGuest()
 		f(g)
-		return g.Answers("describe", good).Answers("pod_mutation", "{}").Bytes()
+		return g.Answers("describe", good).Answers("pod_mutation", nothing).Bytes()
 	}
 	imports := func(f func(m *encode.Module)) []byte {
 		m := &encode.Module{}
@@ -153,7 +160,7 @@ func TestLoadRefusesModules(t *testing.T) {
 		}), "", "cannot be reset between calls (table.set in function 3)"},
 		"a reserved export": {with(func(g *policytest.Guest) { g.Export("longshore:fuel", encode.Memory, 0) }), "", `exports "longshore:fuel"`},
 		"wrong types":       {with(func(g *policytest.Guest) { g.Func(nil, []byte{encode.I32}, nil) }), "", "not valid; its author must rebuild it"},
-		"no describe":       {policytest.NewGuest().Answers("pod_mutation", "{}").Bytes(), "", "does not export describe"},
+		"no describe":       {policytest.NewGuest().Answers("pod_mutation", nothing).Bytes(), "", "does not export describe"},
 		"describe takes a parameter": {func() []byte {
 			g := policytest.NewGuest()
 			g.Export("describe", encode.Function, g.Func([]byte{encode.I32}, nil, nil))
@@ -169,7 +176,11 @@ func TestLoadRefusesModules(t *testing.T) {
 			g.Export("describe", encode.Function, g.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
 			return g.Bytes()
 		}(), engine.Timeout, "describe: "},
-		"a point without export": {policytest.NewGuest().Answers("describe", good).Bytes(), "", "declares PodMutation, but the module does not export pod_mutation"},
+		"a point without export":          {policytest.NewGuest().Answers("describe", good).Bytes(), "", "declares PodMutation, but the module does not export pod_mutation"},
+		"an answer that is not JSON":      {answering("hello"), engine.BadOutput, "warming up: pod_mutation: checking the answer: decoding it: "},
+		"an answer of another contract":   {answering(`{"version":"v7"}`), engine.BadOutput, `the contract version is "v7", want "v1alpha1"; the module's author must correct it`},
+		"an answer with an unknown field": {answering(`{"version":"v1alpha1","allowed":true}`), engine.BadOutput, `unknown field "allowed"`},
+		"an operation without a path":     {answering(`{"version":"v1alpha1","operations":[{"op":"set","value":1}]}`), engine.BadOutput, "checking the answer: reading its operations: "},
 		"a warm-up that traps": {func() []byte {
 			g := policytest.NewGuest()
 			g.Answers("describe", good)
@@ -234,7 +245,7 @@ func TestLoadRefusesManifests(t *testing.T) {
 }
 
 func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
-	g := policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}")
+	g := policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", nothing)
 	g.Export("validate_settings", encode.Function, g.Func([]byte{encode.I32}, []byte{encode.I32}, nil, encode.Const32(0)))
 	_, err := load(t, g.Bytes())
 	var refused *module.Refusal
@@ -243,7 +254,7 @@ func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
 }
 
 func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
-	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
+	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", nothing).Answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
 	require.NoError(t, err)
 	assert.True(t, m.ChecksSettings())
 	err = m.ValidateSettings(t.Context(), json.RawMessage(`{"a":`+strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+`}`))
@@ -253,7 +264,7 @@ func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
 }
 
 func TestAModuleWithoutValidateSettingsAcceptsAnySettings(t *testing.T) {
-	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Bytes())
+	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", nothing).Bytes())
 	require.NoError(t, err)
 	assert.False(t, m.ChecksSettings())
 	require.NoError(t, m.ValidateSettings(t.Context(), json.RawMessage(`{"a":1}`)))
@@ -276,7 +287,7 @@ func TestValidateSettings(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Answers("validate_settings", tc.answer).Bytes())
+			m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", nothing).Answers("validate_settings", tc.answer).Bytes())
 			require.NoError(t, err)
 			for _, settings := range []json.RawMessage{nil, json.RawMessage(`{"a":1}`)} {
 				err = m.ValidateSettings(t.Context(), settings)
@@ -298,7 +309,7 @@ func TestValidateSettings(t *testing.T) {
 }
 
 func TestSettingsThatAreNotJSONAreTheOperatorsError(t *testing.T) {
-	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", "{}").Answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
+	m, err := load(t, policytest.NewGuest().Answers("describe", good).Answers("pod_mutation", nothing).Answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
 	require.NoError(t, err)
 	var refused *module.SettingsError
 	require.ErrorAs(t, m.ValidateSettings(t.Context(), json.RawMessage(`{`)), &refused)

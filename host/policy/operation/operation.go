@@ -38,6 +38,18 @@ type Effect struct {
 	Keys []string
 }
 
+// DecodeResponse decodes the answer of a policy. It does not compile the operations.
+func DecodeResponse(data []byte) (*contract.Response, error) {
+	response := &contract.Response{}
+	if err := jsonvalue.DecodeStrictly(data, response); err != nil {
+		return nil, err
+	}
+	if response.Version != contract.Version {
+		return nil, fmt.Errorf("the contract version is %q, want %q", response.Version, contract.Version)
+	}
+	return response, nil
+}
+
 // Compile parses and checks the operations of one answer. Errors name the operation by
 // position, verb and path; the policy's author must fix them.
 func Compile(operations []contract.Operation) ([]Operation, error) {

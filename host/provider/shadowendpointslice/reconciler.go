@@ -35,6 +35,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/provider"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/fair"
+	"github.com/longshore-dev/longshore/host/kit/reported"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/refusal"
 )
@@ -91,7 +92,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(reachabilityChanged())).
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf)).
 		WithOptions(fair.Options(mgr.GetClient(), workers)).
-		Complete(r)
+		Complete(reported.Reconciler(r))
 }
 
 // reachabilityChanged passes ForeignClusters that appear or vanish, and changes of whether they
@@ -146,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonNotTranslated, actionCreate,
 			"The EndpointSlice is not updated, because the addresses of cluster %q cannot be translated: %v. The administrator of the provider completes the Configuration.", originOf(shadow), err)
-		return ctrl.Result{}, fmt.Errorf("translating the addresses of ShadowEndpointSlice %s: %w", request, err)
+		return ctrl.Result{}, fmt.Errorf("translating the addresses of ShadowEndpointSlice %s: %w", request, reported.Error(err))
 	}
 	desired, leftOut := provider.EndpointSlice(shadow, isReachable(cluster), addresses.Translate)
 	if len(leftOut) > 0 {
@@ -190,8 +191,7 @@ func (r *Reconciler) create(ctx context.Context, shadow *offloadingv1beta1.Shado
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil
 	case !apierrors.IsAlreadyExists(err):
-		r.reportRefusal(shadow, err)
-		return ctrl.Result{}, fmt.Errorf("creating EndpointSlice %s: %w", key, err)
+		return ctrl.Result{}, fmt.Errorf("creating EndpointSlice %s: %w", key, r.reportRefusal(shadow, err))
 	}
 	// The EndpointSlice may exist without the label that the cache selects by.
 	current := &discoveryv1.EndpointSlice{}
@@ -235,17 +235,19 @@ func (r *Reconciler) update(ctx context.Context, shadow *offloadingv1beta1.Shado
 	case err == nil:
 		r.wrote(shadow, desired)
 	case !apierrors.IsNotFound(err):
-		r.reportRefusal(shadow, err)
-		return ctrl.Result{}, fmt.Errorf("patching EndpointSlice %s: %w", key, err)
+		return ctrl.Result{}, fmt.Errorf("patching EndpointSlice %s: %w", key, r.reportRefusal(shadow, err))
 	}
 	return ctrl.Result{}, nil
 }
 
-// reportRefusal records an event if an error is a refusal, which its retries do not resolve.
-func (r *Reconciler) reportRefusal(shadow *offloadingv1beta1.ShadowEndpointSlice, err error) {
-	if message := refusal.Message(err); message != "" {
-		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonRefused, actionCreate, "EndpointSlice not written: %s", message)
+// reportRefusal records an event if an error is a refusal, which its retries do not resolve. It returns the error.
+func (r *Reconciler) reportRefusal(shadow *offloadingv1beta1.ShadowEndpointSlice, err error) error {
+	message := refusal.Message(err)
+	if message == "" {
+		return err
 	}
+	r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonRefused, actionCreate, "EndpointSlice not written: %s", message)
+	return reported.Error(err)
 }
 
 // diff returns the merge patch from one EndpointSlice to another, nil when they are equal.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -145,6 +146,33 @@ func TestMetadataConflictIsRevertedWithGrowingPauses(t *testing.T) {
 	clock.SetTime(clock.Now().Add(time.Second))
 	removeLabel()
 	assert.Equal(t, 16, writes)
+}
+
+// A change that was refused was not made, and is not what another writer reverts.
+func TestAFailedChangeIsNoContest(t *testing.T) {
+	s := ownedShadowPod()
+	pod := ownPod(s, corev1.PodRunning, 0)
+	delete(pod.Labels, offloadingv1beta1.OriginLabel)
+	failing := error(apierrors.NewServiceUnavailable("down"))
+	c := fakeclient.Builder(s, pod).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if failing != nil {
+				return failing
+			}
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	}).Build()
+	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(100), Clock: testclock.NewFakePassiveClock(noon)}
+	for range 3 {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+		require.ErrorIs(t, err, failing)
+	}
+	failing = nil
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+	require.NoError(t, err)
+	assert.Zero(t, result, "no pause")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(s), pod))
+	assert.Contains(t, pod.Labels, offloadingv1beta1.OriginLabel)
 }
 
 func TestPodChanged(t *testing.T) {

@@ -37,6 +37,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/fair"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
+	"github.com/longshore-dev/longshore/host/kit/reported"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
@@ -104,7 +105,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(ignoreOwnStatus())).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged())).
 		WithOptions(fair.Options(mgr.GetClient(), workers)).
-		Complete(r)
+		Complete(reported.Reconciler(r))
 }
 
 // ignoreOwnStatus drops updates of the status, which only this controller writes.
@@ -177,7 +178,10 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 	want := provider.Pod(shadow)
 	result, err := r.sync(ctx, shadow, pod, want)
 	// A pod that has ended is not created again, whatever keeps it from being changed.
-	return result, errors.Join(err, r.reportStatus(ctx, shadow, pod))
+	if statusErr := r.reportStatus(ctx, shadow, pod); statusErr != nil {
+		return result, statusErr // The change of the pod is tried again, too.
+	}
+	return result, err
 }
 
 // sync applies the changes of a ShadowPod to its pod.
@@ -233,7 +237,10 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 	}
 	pod = provider.Pod(shadow)
 	if err := r.translateHostAliases(ctx, shadow, pod); err != nil {
-		return nil, errors.Join(err, r.reportRefusal(ctx, shadow, nil, err.Error()))
+		if reportErr := r.reportRefusal(ctx, shadow, nil, err.Error()); reportErr != nil {
+			return nil, errors.Join(err, reportErr)
+		}
+		return nil, reported.Error(err)
 	}
 	if err = r.checkSecurity(ctx, pod); err == nil {
 		if stale, err := r.isStale(ctx, shadow); err != nil || stale {
@@ -262,7 +269,10 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 		}
 	}
 	if refusal != "" {
-		err = errors.Join(err, r.reportRefusal(ctx, shadow, nil, refusal))
+		if reportErr := r.reportRefusal(ctx, shadow, nil, refusal); reportErr != nil {
+			return nil, fmt.Errorf("creating pod %s: %w", key, errors.Join(err, reportErr))
+		}
+		err = reported.Error(err)
 	}
 	return nil, fmt.Errorf("creating pod %s: %w", key, err)
 }
@@ -322,15 +332,18 @@ func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1
 	if wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	r.attempts.Store(key, next)
 	err = r.patch(ctx, pod, map[string]any{"metadata": changes.Patch(pod)})
 	switch {
 	case err == nil:
+		r.attempts.Store(key, next)
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	r.Events.Eventf(pod, shadow, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
+	if refusalMessage(err) != "" {
+		err = reported.Error(err)
+	}
 	return ctrl.Result{}, fmt.Errorf("updating the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 

@@ -1,6 +1,7 @@
 package shadowpod
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -12,7 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/reported"
 )
 
 func quotaExceeded() error {
@@ -31,10 +35,27 @@ func TestRefusalIsReported(t *testing.T) {
 	refused := quotaExceeded()
 	out := state{shadow: shadow(nil), faults: map[string]error{"create pod": refused}}.reconcile(t)
 	require.ErrorIs(t, out.err, refused)
+	require.True(t, isRetriedSilently(t, out.err))
 	require.Len(t, out.events, 1)
 	assert.Equal(t, "Warning FailedCreatePod Pod not created: "+quotaMessage, out.events[0])
 	assert.Equal(t, []string{"create pod", "patch shadowpod status"}, out.writes)
 	assert.Equal(t, offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodUnknown, Reason: "FailedCreatePod", Message: quotaMessage}, out.shadow.Status)
+}
+
+// isRetriedSilently reports whether the controller logs no error.
+func isRetriedSilently(t *testing.T, failure error) bool {
+	t.Helper()
+	result, err := reported.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, failure
+	})).Reconcile(t.Context(), reconcile.Request{})
+	return err == nil && result.RequeueAfter > 0
+}
+
+func TestARefusalThatIsNotReportedIsAnError(t *testing.T) {
+	lost := errors.New("connection lost")
+	out := state{shadow: shadow(nil), faults: map[string]error{"create pod": quotaExceeded(), "patch shadowpod status": lost}}.reconcile(t)
+	require.ErrorIs(t, out.err, lost)
+	assert.False(t, isRetriedSilently(t, out.err))
 }
 
 func TestRefusalIsReportedOncePerCause(t *testing.T) {
