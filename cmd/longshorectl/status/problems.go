@@ -310,16 +310,25 @@ func remoteNamespaces(s *snapshot) []Problem {
 	return found
 }
 
-// claims returns the claims whose data a provider has lost.
+// claims returns the claims whose data a provider has lost, or is left in a cluster that has no virtual node here.
 func claims(s *snapshot) []Problem {
 	var found []Problem
-	for i := range s.lostClaims.Items {
-		claim := &s.lostClaims.Items[i]
-		found = append(found, Problem{
-			Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id),
-			Message: "The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending.",
-			Action:  "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name + " pod/<name of the pod>",
-		})
+	for i := range s.claims.Items {
+		claim := &s.claims.Items[i]
+		problem := Problem{Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id)}
+		restart := "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name + " pod/<name of the pod>"
+		isThere := slices.ContainsFunc(s.virtualNodes.Items, func(vn offloadingv1beta1.VirtualNode) bool { return string(vn.Spec.ClusterID) == problem.Peer })
+		switch state := claim.Labels[offloadingv1beta1.RemoteClaimLabel]; {
+		case state == offloadingv1beta1.RemoteClaimLost:
+			problem.Message = "The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending."
+			problem.Action = restart
+		case state == offloadingv1beta1.RemoteClaimCreated && !isThere && s.isKnown(resourceVirtualNodes):
+			problem.Message = "Its data is in a cluster that has no virtual node here: pods that use it stay Pending. With the last virtual node, a provider deletes the data, unless it retains the volume."
+			problem.Action = "If the data is left, peer with that cluster again. " + restart
+		default:
+			continue
+		}
+		found = append(found, problem)
 	}
 	return found
 }

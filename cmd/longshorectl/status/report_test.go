@@ -141,7 +141,7 @@ func sickCluster() *snapshot {
 	s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected"
 	s.policies.Items[0].Status.Conditions[0] = metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Quarantined", Message: "0/2 components decide by generation 1. webhook/a: Quarantined at PodMutation."}
 	s.pods = append(s.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "big"}, Spec: podSpec(""), Status: corev1.PodStatus{Phase: corev1.PodPending}})
-	s.lostClaims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-database-0", Namespace: "shop", Labels: map[string]string{"storage.longshore.dev/cluster": "milan"}}}}
+	s.claims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-database-0", Namespace: "shop", Labels: map[string]string{"storage.longshore.dev/cluster": "milan", "storage.longshore.dev/remote-claim": "Lost"}}}}
 	s.reflections.Items[0].Status.VirtualNodes = []policyv1alpha1.VirtualNodeReflection{
 		{Name: "virtual-kubelet/milan", Reason: "NotServedByProvider", Message: "Cluster milan does not serve kind Certificate of cert-manager.io/v1. Its operator must install the CustomResourceDefinition."},
 		{Name: "virtual-kubelet/milan-2", SchemaDifferences: "spec.keystores does not exist in the provider."},
@@ -278,6 +278,12 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			s.tenants.Items[0].Status.Conditions[0] = metav1.Condition{Type: authv1beta1.TenantReady, Status: metav1.ConditionFalse, Reason: reason, Message: "Message."}
 		}
 	}
+	claimIs := func(cluster, state string) func(*snapshot) {
+		return func(s *snapshot) {
+			labels := map[string]string{offloadingv1beta1.StorageClusterLabel: cluster, offloadingv1beta1.RemoteClaimLabel: state}
+			s.claims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "shop", Labels: labels}}}
+		}
+	}
 	policyIs := func(reason string, generation int64) func(*snapshot) {
 		return func(s *snapshot) {
 			policy := &s.policies.Items[0]
@@ -315,6 +321,11 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		"a policy is refused":             {policyIs("BindingRefused", 0), "rome", "BindingRefused: Message."},
 		"a policy is loaded":              {policyIs("Loading", 0), "", "Loading: Message."},
 		"a policy is new":                 {policyIs("Bound", 1), "", "Its latest version is not reported as used yet."},
+		"a claim has its data":            {claimIs("milan", "Created"), "", ""},
+		"a claim is lost": {claimIs("milan", "Lost"), "rome",
+			"The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending."},
+		"a claim is left behind": {claimIs("turin", "Created"), "rome",
+			"Its data is in a cluster that has no virtual node here: pods that use it stay Pending. With the last virtual node, a provider deletes the data, unless it retains the volume."},
 		"a slice is cordoned": {func(s *snapshot) { s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon": "true"} }, "rome",
 			"It is cordoned: new pods of it are refused."},
 		"a Tenant is cordoned": {func(s *snapshot) { s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon-tenant": "true"} }, "rome",

@@ -41,9 +41,9 @@ type snapshot struct {
 	nodes           corev1.NodeList
 	// reflections are empty in a cluster without that kind.
 	reflections policyv1alpha1.ResourceReflectionList
-	// lostClaims are those whose volume a provider does not have any more.
-	lostClaims corev1.PersistentVolumeClaimList
-	policies   policyv1alpha1.OffloadingPolicyList
+	// claims are those whose data a provider has, or had.
+	claims   corev1.PersistentVolumeClaimList
+	policies policyv1alpha1.OffloadingPolicyList
 	// pods are those on virtual nodes, and those that no node has taken yet.
 	pods []corev1.Pod
 	// warnings are events that say what a peer sends and what is not used of it.
@@ -85,7 +85,7 @@ func read(ctx context.Context, c *admin.Cluster, now time.Time) (*snapshot, erro
 		{resourceVirtualNodes, &s.virtualNodes, nil}, {resourceOffloadings, &s.offloadings, nil}, {"namespacemaps", &s.namespaceMaps, nil},
 		{"shadowpods", &s.shadowPods, nil}, {"quotas", &s.quotas, nil}, {"resourcereflections", &s.reflections, nil}, {"offloadingpolicies", &s.policies, nil},
 		{resourceNodes, &s.nodes, []client.ListOption{client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}},
-		{"persistentvolumeclaims", &s.lostClaims, []client.ListOption{client.MatchingLabels{offloadingv1beta1.RemoteClaimLabel: offloadingv1beta1.RemoteClaimLost}}},
+		{"persistentvolumeclaims", &s.claims, []client.ListOption{client.HasLabels{offloadingv1beta1.RemoteClaimLabel, offloadingv1beta1.StorageClusterLabel}}},
 	} {
 		if err := s.read(ctx, c, l); err != nil {
 			return nil, err
