@@ -121,7 +121,7 @@ type action struct {
 	check func() error
 	// plan returns the steps, and the result when all of them succeed.
 	plan func(context.Context, *Pair) ([]admin.Step, *Result, error)
-	// destroys says what data is destroyed, before which the command asks; nil for none.
+	// destroys says what ends, before which the command asks; nil for none.
 	destroys func(context.Context, *Pair) (string, error)
 }
 
@@ -144,11 +144,11 @@ func (a *action) build(streams admin.Streams) *cobra.Command {
 			return err
 		}
 		if a.destroys != nil {
-			lost, err := a.destroys(cmd.Context(), pair)
+			ending, err := a.destroys(cmd.Context(), pair)
 			if err != nil {
 				return err
 			}
-			if err := confirmation.Ask(streams, lost); err != nil {
+			if err := confirmation.Ask(streams, ending); err != nil {
 				return err
 			}
 		}
@@ -238,12 +238,12 @@ func unpeering() *action {
 			Short: "End the peering: drain virtual nodes, return resources, take credentials back",
 			Long: "End the peering of the local cluster, the consumer, with the remote one, the provider: delete its resource slices and virtual nodes, which\n" +
 				"drains their pods, then the consumer's credentials, then its tenant in the provider. The command can be repeated after an interruption.\n" +
-				"It asks before claims lose their data, which goes with the remote namespaces.\n" +
+				"It names the pods without a controller, the remote namespaces and the claims that end, and asks before.\n" +
 				"Exit codes: 0 done, 1 a step failed, 2 wrong command line.",
 			Example: "  longshorectl unpeer --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
 		},
 		timeout:  peerTimeout,
-		destroys: func(ctx context.Context, pair *Pair) (string, error) { return pair.claimsLost(ctx) },
+		destroys: func(ctx context.Context, pair *Pair) (string, error) { return pair.ending(ctx) },
 		addFlags: func(set *pflag.FlagSet) {
 			set.BoolVar(&deleteNamespaces, "delete-namespaces", false, "delete the tenant namespaces in both clusters, too")
 		},

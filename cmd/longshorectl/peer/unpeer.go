@@ -44,8 +44,8 @@ func (p *Pair) WithdrawSteps() []admin.Step {
 	}
 }
 
-// claimsLost says which claims lose their data when the provider's virtual nodes are deleted.
-func (p *Pair) claimsLost(ctx context.Context) (string, error) {
+// ending says what ends when the provider's virtual nodes are deleted.
+func (p *Pair) ending(ctx context.Context) (string, error) {
 	if p.inConsumer == "" {
 		return "", nil
 	}
@@ -59,7 +59,7 @@ func (p *Pair) claimsLost(ctx context.Context) (string, error) {
 			nodes = append(nodes, vn)
 		}
 	}
-	return p.Consumer.ClaimsLost(ctx, p.Provider.ID, nodes)
+	return p.Consumer.Ending(ctx, p.Provider.ID, nodes)
 }
 
 // leftovers are the slices and virtual nodes of the provider.

@@ -254,7 +254,8 @@ func Delete(streams admin.Streams) *cobra.Command {
 		Aliases: aliases,
 		Short:   "Return resources to a provider; the virtual node made of them is drained",
 		Long: "Return resources to a provider: delete the slice and the virtual node that was made of it, which drains its pods. It fails while another\n" +
-			"virtual node uses the slice, and asks before claims lose their data: with its last virtual node, a provider deletes the remote namespaces.\n" +
+			"virtual node uses the slice, and names the pods without a controller and, with the last virtual node of a provider, the remote namespaces\n" +
+			"and the claims that end, and asks before.\n" +
 			"A slice that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete resourceslice mypool",
 		Args:    cobra.ExactArgs(1),
@@ -301,11 +302,11 @@ func (d *deleter) run(ctx context.Context, names []string, peer liqocorev1beta1.
 		_, err := fmt.Fprintf(streams.Out, "resourceslice/%s does not exist\n", names[0])
 		return err //nolint:wrapcheck // A closed pipe.
 	}
-	lost, err := consumer.ClaimsLost(ctx, ptr.Deref(slice.Spec.ProviderClusterID, ""), owned)
+	ending, err := consumer.Ending(ctx, ptr.Deref(slice.Spec.ProviderClusterID, ""), owned)
 	if err != nil {
 		return err
 	}
-	if err := d.confirmation.Ask(streams, lost); err != nil {
+	if err := d.confirmation.Ask(streams, ending); err != nil {
 		return err
 	}
 	steps := []admin.Step{{Title: "Resource slice " + slice.Name, Run: func(ctx context.Context, waiting admin.Waiting) error {

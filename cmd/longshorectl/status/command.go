@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,8 @@ func Status(streams admin.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Say what is wrong and who must act, then what is peered, granted and used",
-		Long: "Say what is wrong and who must act, then which clusters are peered with this one, what is granted and what pods request of it.\n" +
+		Long: "Say what is wrong and who must act, then which clusters are peered with this one, what is granted and what pods request of it. Pods that are\n" +
+			"refused, unscheduled or not ready for two minutes are counted by the reason. What you have no right to read is named, and is no problem.\n" +
 			"Exit codes: 0 no problem, 1 failed, 2 wrong command line, 5 problems were found.",
 		Example: "  longshorectl status\n  longshorectl status -o json",
 		Args:    cobra.NoArgs,
@@ -113,7 +115,7 @@ func look(ctx context.Context, f *admin.Flags) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := read(ctx, c)
+	s, err := read(ctx, c, time.Now())
 	if err != nil {
 		return nil, err
 	}

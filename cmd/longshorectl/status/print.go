@@ -26,7 +26,7 @@ func newPrinter(w io.Writer) *printer {
 func (r *Report) text(w io.Writer, style output.Style) error {
 	p := newPrinter(w)
 	p.line(output.Sprintf("Cluster %s at %s", r.Cluster.ClusterID, r.Cluster.APIServer))
-	p.problems(r.Problems, r.Cluster.ClusterID, style)
+	p.problems(r, style)
 	p.peers(r.Peers, style)
 	p.shares(r.Peers, style)
 	if len(r.Namespaces) > 0 {
@@ -43,7 +43,7 @@ func (r *Report) text(w io.Writer, style output.Style) error {
 func (r *Report) details(w io.Writer, style output.Style, peer *Peer) error {
 	p := newPrinter(w)
 	p.line(output.Sprintf("Peer %s of cluster %s", peer.ClusterID, r.Cluster.ClusterID))
-	p.problems(r.Problems, r.Cluster.ClusterID, style)
+	p.problems(r, style)
 	rows := [][]string{
 		{"Role:", peer.Role}, {"Tenant:", peer.Tenant}, {"Authentication:", peer.Authentication}, {"Offloading:", peer.Offloading}, {"Networking:", peer.Networking},
 		{"API server:", strings.TrimSpace(peer.APIServer + " " + peer.APIServerStatus)},
@@ -78,10 +78,21 @@ func (p *printer) section(style output.Style, title string, header []string, row
 	}
 }
 
-func (p *printer) problems(problems []Problem, local string, style output.Style) {
+func (p *printer) problems(r *Report, style output.Style) {
+	problems, local := r.Problems, r.Cluster.ClusterID
 	p.line("")
-	if len(problems) == 0 {
+	if len(r.Unread) > 0 {
+		p.fold("", "Not read: "+strings.Join(r.Unread, ", ")+". You have no right to list them: problems with them are not found.")
+		p.line("")
+	}
+	switch {
+	case len(problems) > 0:
+	case len(r.Unread) > 0:
+		p.line(string(style.Title("No problem was found in what could be read.")))
+	default:
 		p.line(string(style.Good("No problem was found.")))
+	}
+	if len(problems) == 0 {
 		return
 	}
 	p.line(string(style.Bad(fmt.Sprintf("Problems (%d)", len(problems)))))
@@ -106,7 +117,6 @@ func (p *printer) problems(problems []Problem, local string, style output.Style)
 
 // joined makes one of successive problems that differ in their objects only; the action is that of the first.
 func joined(problems []Problem) []Problem {
-	const named = 3
 	var found []Problem
 	for i := 0; i < len(problems); {
 		first, end := problems[i], i+1

@@ -18,15 +18,17 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // problems returns what is wrong, in the order in which it is to be solved: the installation,
-// the peers, their credentials, their grants, what is made of them, namespaces, and custom
-// resources.
+// its policies, the peers, their credentials, their grants, what is made of them, namespaces, custom
+// resources, and pods.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), earlierPods(s), excessiveGrants(s), nodes(s), capacity(s), namespaces(s), remoteNamespaces(s), claims(s), reflections(s))...)
+	return append([]Problem{}, slices.Concat(unreadable(s), installation(s), policies(s), peers(s), tenants(s), identities(s), grants(s), cordons(s), earlierPods(s), excessiveGrants(s), warnings(s), nodes(s), capacity(s),
+		namespaces(s), remoteNamespaces(s), claims(s), reflections(s), pods(s))...)
 }
 
 func installation(s *snapshot) []Problem {
@@ -39,6 +41,49 @@ func installation(s *snapshot) []Problem {
 				Actor: string(s.id), Action: fmt.Sprintf("Look at its pods: kubectl -n %s describe deployment %s", d.Namespace, d.Name),
 			})
 		}
+	}
+	return found
+}
+
+// policies returns the OffloadingPolicies by which a component does not decide, or not as they say.
+func policies(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.policies.Items {
+		policy := &s.policies.Items[i]
+		problem := Problem{Object: "OffloadingPolicy " + policy.Name}
+		switch ready := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition); {
+		case ready == nil || policy.Status.ObservedGeneration < policy.Generation:
+			problem.Message, problem.Action = "Its latest version is not reported as used yet.", "If it stays, look at the manager and the webhook: kubectl -n "+s.namespace+" get pods"
+		case ready.Status == metav1.ConditionTrue:
+			continue
+		case ready.Reason == "Loading" || ready.Reason == "Behind": // Both end by themselves.
+			problem.Message, problem.Action = joinReason(ready.Reason, ready.Message), "If it stays, look at the components that the message names."
+		default:
+			problem.Message, problem.Actor = joinReason(ready.Reason, ready.Message), string(s.id)
+			problem.Action = "Do what the message says, or load an earlier version. What is loaded: longshorectl policy inspect --policy " + policy.Name
+		}
+		found = append(found, problem)
+	}
+	return found
+}
+
+// cordons returns the slices of consumers for which this cluster takes no new pods, until an administrator
+// ends that.
+func cordons(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.slices.Items {
+		slice := &s.slices.Items[i]
+		peer := slice.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+		problem := Problem{Peer: peer, Object: admin.Describe(slice), Actor: string(s.id)}
+		switch by := resourceslice.Cordoned(slice); {
+		case by == "" || isDrained(s, peer):
+			continue
+		case by == "tenant":
+			problem.Message, problem.Action = "It is cordoned with its Tenant: new pods of the consumer are refused.", "To take them again, run longshorectl uncordon tenant "+peer
+		default:
+			problem.Message, problem.Action = "It is cordoned: new pods of it are refused.", "To take them again, run longshorectl uncordon resourceslice "+slice.Name+" --remote-cluster-id "+peer
+		}
+		found = append(found, problem)
 	}
 	return found
 }
@@ -139,7 +184,7 @@ func grants(s *snapshot) []Problem {
 			case !isDenied(*c):
 			case !isCopy:
 				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, joinReason(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
-			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, string(peer)):
+			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && s.isKnown(resourceTenants) && !isDrained(s, string(peer)):
 				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
 			}
 		}
@@ -309,16 +354,25 @@ func remoteNamespaces(s *snapshot) []Problem {
 	return found
 }
 
-// claims returns the claims whose data a provider has lost.
+// claims returns the claims whose data a provider has lost, or is left in a cluster that has no virtual node here.
 func claims(s *snapshot) []Problem {
 	var found []Problem
-	for i := range s.lostClaims.Items {
-		claim := &s.lostClaims.Items[i]
-		found = append(found, Problem{
-			Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id),
-			Message: "The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending.",
-			Action:  "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name + " pod/<name of the pod>",
-		})
+	for i := range s.claims.Items {
+		claim := &s.claims.Items[i]
+		problem := Problem{Peer: claim.Labels[offloadingv1beta1.StorageClusterLabel], Object: admin.Describe(claim), Actor: string(s.id)}
+		restart := "To go on with an empty volume, delete the claim and the pods that use it: kubectl delete -n " + claim.Namespace + " persistentvolumeclaim/" + claim.Name + " pod/<name of the pod>"
+		isThere := slices.ContainsFunc(s.virtualNodes.Items, func(vn offloadingv1beta1.VirtualNode) bool { return string(vn.Spec.ClusterID) == problem.Peer })
+		switch state := claim.Labels[offloadingv1beta1.RemoteClaimLabel]; {
+		case state == offloadingv1beta1.RemoteClaimLost:
+			problem.Message = "The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending."
+			problem.Action = restart
+		case state == offloadingv1beta1.RemoteClaimCreated && !isThere && s.isKnown(resourceVirtualNodes):
+			problem.Message = "Its data is in a cluster that has no virtual node here: pods that use it stay Pending. With the last virtual node, a provider deletes the data, unless it retains the volume."
+			problem.Action = "If the data is left, peer with that cluster again. " + restart
+		default:
+			continue
+		}
+		found = append(found, problem)
 	}
 	return found
 }

@@ -32,6 +32,8 @@ type Report struct {
 	Cluster Local `json:"cluster"`
 	// Problems, those of this cluster first.
 	Problems []Problem `json:"problems"`
+	// Unread are the resources that the user may not list.
+	Unread []string `json:"unread,omitempty"`
 	// Peers by cluster ID.
 	Peers []Peer `json:"peers"`
 	// Namespaces that are offloaded.
@@ -116,7 +118,7 @@ type Namespace struct {
 func build(s *snapshot) *Report {
 	report := &Report{
 		Cluster:  Local{ClusterID: string(s.id), APIServer: s.host, Namespace: s.namespace},
-		Problems: problems(s), Peers: []Peer{}, Namespaces: []Namespace{},
+		Problems: problems(s), Unread: s.unread, Peers: []Peer{}, Namespaces: []Namespace{},
 	}
 	for i := range s.foreignClusters.Items {
 		report.Peers = append(report.Peers, peer(s, &s.foreignClusters.Items[i]))
@@ -263,12 +265,15 @@ func secretOf(vn *offloadingv1beta1.VirtualNode) string {
 	return ptr.Deref(vn.Spec.KubeconfigSecretRef, corev1.LocalObjectReference{}).Name
 }
 
-// nodeState returns Ready, NotReady or Missing, or None for a VirtualNode without a Node.
+// nodeState returns Ready, NotReady or Missing, None for a VirtualNode without a Node, or Unknown if Nodes were not
+// read.
 func nodeState(s *snapshot, vn *offloadingv1beta1.VirtualNode) string {
 	if !ptr.Deref(vn.Spec.CreateNode, true) {
 		return "None"
 	}
 	switch ready, found := readiness(s, vn.Name); {
+	case !s.isKnown(resourceNodes):
+		return "Unknown"
 	case !found:
 		return "Missing"
 	case ready.Status == corev1.ConditionTrue:

@@ -2,9 +2,11 @@ package status
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -39,9 +41,19 @@ func podSpec(node string) corev1.PodSpec {
 	}}
 }
 
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func readyPod(name, node string) corev1.Pod {
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: podSpec(node),
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{ready}},
+	}
+}
+
 // healthyCluster is rome, which uses milan and serves oslo.
 func healthyCluster() *snapshot {
-	s := &snapshot{id: "rome", host: "https://rome.example:6443", namespace: "longshore"}
+	s := &snapshot{id: "rome", host: "https://rome.example:6443", namespace: "longshore", now: now}
 	s.deployments.Items = []appsv1.Deployment{{
 		ObjectMeta: metav1.ObjectMeta{Name: "longshore-manager", Namespace: "longshore"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)},
 		Status: appsv1.DeploymentStatus{AvailableReplicas: 2},
@@ -85,11 +97,11 @@ func healthyCluster() *snapshot {
 	}
 	vn.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualKubeletConditionType, Status: offloadingv1beta1.RunningConditionStatusType}}
 	s.virtualNodes.Items = []offloadingv1beta1.VirtualNode{vn}
-	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan"}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	s.nodes.Items = []corev1.Node{node}
 	s.pods = []corev1.Pod{
-		{Spec: podSpec("milan")}, {Spec: podSpec("milan"), Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now)}, Spec: podSpec("milan")}, readyPod("web", "milan"),
 		{Spec: podSpec("milan"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, {Spec: podSpec("other")},
 	}
 	shadow := offloadingv1beta1.ShadowPod{Spec: offloadingv1beta1.ShadowPodSpec{Pod: podSpec("")}}
@@ -100,6 +112,9 @@ func healthyCluster() *snapshot {
 	nso := offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "shop"}}
 	nso.Spec.PodOffloadingStrategy, nso.Status.RemoteNamespaceName, nso.Status.OffloadingPhase = "LocalAndRemote", "shop-rome", "Ready"
 	s.offloadings.Items = []offloadingv1beta1.NamespaceOffloading{nso}
+	policy := policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mirror"}}
+	policy.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Bound"}}
+	s.policies.Items = []policyv1alpha1.OffloadingPolicy{policy}
 	s.reflections.Items = []policyv1alpha1.ResourceReflection{{
 		ObjectMeta: metav1.ObjectMeta{Name: "certificate.cert-manager.io"},
 		Status:     policyv1alpha1.ResourceReflectionStatus{VirtualNodes: []policyv1alpha1.VirtualNodeReflection{{Name: "virtual-kubelet/milan", Reflected: true}}},
@@ -124,7 +139,9 @@ func sickCluster() *snapshot {
 	s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon": "true"}
 	s.nodes.Items[0].Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "ProviderUnreachable", Message: "The provider does not answer."}
 	s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected"
-	s.lostClaims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-database-0", Namespace: "shop", Labels: map[string]string{"storage.longshore.dev/cluster": "milan"}}}}
+	s.policies.Items[0].Status.Conditions[0] = metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Quarantined", Message: "0/2 components decide by generation 1. webhook/a: Quarantined at PodMutation."}
+	s.pods = append(s.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "big"}, Spec: podSpec(""), Status: corev1.PodStatus{Phase: corev1.PodPending}})
+	s.claims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-database-0", Namespace: "shop", Labels: map[string]string{"storage.longshore.dev/cluster": "milan", "storage.longshore.dev/remote-claim": "Lost"}}}}
 	s.reflections.Items[0].Status.VirtualNodes = []policyv1alpha1.VirtualNodeReflection{
 		{Name: "virtual-kubelet/milan", Reason: "NotServedByProvider", Message: "Cluster milan does not serve kind Certificate of cert-manager.io/v1. Its operator must install the CustomResourceDefinition."},
 		{Name: "virtual-kubelet/milan-2", SchemaDifferences: "spec.keystores does not exist in the provider."},
@@ -261,6 +278,21 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 			s.tenants.Items[0].Status.Conditions[0] = metav1.Condition{Type: authv1beta1.TenantReady, Status: metav1.ConditionFalse, Reason: reason, Message: "Message."}
 		}
 	}
+	claimIs := func(cluster, state string) func(*snapshot) {
+		return func(s *snapshot) {
+			labels := map[string]string{offloadingv1beta1.StorageClusterLabel: cluster, offloadingv1beta1.RemoteClaimLabel: state}
+			s.claims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "shop", Labels: labels}}}
+		}
+	}
+	policyIs := func(reason string, generation int64) func(*snapshot) {
+		return func(s *snapshot) {
+			policy := &s.policies.Items[0]
+			policy.Generation, policy.Status.Conditions[0] = generation, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: reason, Message: "Message."}
+			if reason == "Bound" {
+				policy.Status.Conditions[0].Status = metav1.ConditionTrue
+			}
+		}
+	}
 	deny := func(slice int, kind authv1beta1.ResourceSliceConditionType) func(*snapshot) {
 		return func(s *snapshot) {
 			s.slices.Items[slice].Status.Conditions = []authv1beta1.ResourceSliceCondition{
@@ -282,6 +314,26 @@ func TestProblemsNameWhoMustAct(t *testing.T) {
 		"a drained consumer":              {func(s *snapshot) { tenant("Drained")(s); s.tenants.Items[0].Spec.TenantCondition = "Drained" }, "", ""},
 		"the provider denied a slice":     {deny(0, resources), "milan", "The provider denied Resources: Denied: Message."},
 		"the provider denied credentials": {deny(0, credentials), "milan", "The provider denied Authentication: Denied: Message."},
+		"a policy is quarantined":         {policyIs("Quarantined", 0), "rome", "Quarantined: Message."},
+		"a policy is refused":             {policyIs("BindingRefused", 0), "rome", "BindingRefused: Message."},
+		"a policy is loaded":              {policyIs("Loading", 0), "", "Loading: Message."},
+		"a policy is new":                 {policyIs("Bound", 1), "", "Its latest version is not reported as used yet."},
+		"a claim has its data":            {claimIs("milan", "Created"), "", ""},
+		"a claim is lost": {claimIs("milan", "Lost"), "rome",
+			"The claim was deleted in the provider, and its data with it, unless the volume is retained there: pods that use it stay Pending."},
+		"a claim is left behind": {claimIs("turin", "Created"), "rome",
+			"Its data is in a cluster that has no virtual node here: pods that use it stay Pending. With the last virtual node, a provider deletes the data, unless it retains the volume."},
+		"a slice is cordoned": {func(s *snapshot) { s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon": "true"} }, "rome",
+			"It is cordoned: new pods of it are refused."},
+		"a Tenant is cordoned": {func(s *snapshot) { s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon-tenant": "true"} }, "rome",
+			"It is cordoned with its Tenant: new pods of the consumer are refused."},
+		"resources cannot be read": {func(s *snapshot) { s.broken = map[string]error{"quotas": errors.New("unable to decode")} }, "rome", "They cannot be read: unable to decode"},
+		"a peer sends what is not read": {func(s *snapshot) {
+			s.warnings = []corev1.Event{{
+				InvolvedObject: corev1.ObjectReference{Kind: "VirtualNode", Namespace: "liqo-tenant-milan", Name: "milan"}, Reason: "CannotBeDecoded", Message: "Message.",
+				LastTimestamp: metav1.NewTime(now),
+			}}
+		}, "rome", "CannotBeDecoded: Message. (12:00:00 UTC)"},
 		"the provider grants less than nothing": {func(s *snapshot) {
 			s.slices.Items[0].Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-5")}
 		}, "milan", "The provider grants what cannot be used: cpu=-5: amounts cannot be negative"},

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -41,41 +44,124 @@ type snapshot struct {
 	nodes           corev1.NodeList
 	// reflections are empty in a cluster without that kind.
 	reflections policyv1alpha1.ResourceReflectionList
-	// lostClaims are those whose volume a provider does not have any more.
-	lostClaims corev1.PersistentVolumeClaimList
+	// claims are those whose data a provider has, or had.
+	claims   corev1.PersistentVolumeClaimList
+	policies policyv1alpha1.OffloadingPolicyList
 	// realNodes are the Nodes of a cluster that grants resources.
 	realNodes corev1.NodeList
-	// pods are those on virtual nodes.
+	// pods are those on virtual nodes, and those that no node has taken yet.
 	pods []corev1.Pod
+	// warnings are events that say what a peer sends and what is not used of it.
+	warnings []corev1.Event
+	// now is when all this was read.
+	now time.Time
+	// unread are the resources that the user may not read. Nothing is wrong with them.
+	unread []string
+	// broken are the errors of the resources that cannot be read, although the user may, by their names.
+	broken map[string]error
 }
 
-// read reads all of them.
-func read(ctx context.Context, c *admin.Cluster) (*snapshot, error) {
-	s := &snapshot{id: c.ID, host: c.Host, namespace: c.Namespace}
-	err := errors.Join(
-		c.List(ctx, &s.deployments, client.InNamespace(c.Namespace)),
-		c.List(ctx, &s.foreignClusters), c.List(ctx, &s.tenants), c.List(ctx, &s.identities), c.List(ctx, &s.slices),
-		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.namespaceMaps), c.List(ctx, &s.shadowPods), c.List(ctx, &s.quotas),
-		c.List(ctx, &s.nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}),
-		c.List(ctx, &s.lostClaims, client.MatchingLabels{offloadingv1beta1.RemoteClaimLabel: offloadingv1beta1.RemoteClaimLost}),
-	)
-	if listErr := c.List(ctx, &s.reflections); !meta.IsNoMatchError(listErr) {
-		err = errors.Join(err, listErr)
-	}
-	if slices.ContainsFunc(s.slices.Items, func(slice authv1beta1.ResourceSlice) bool { return resourceslice.IsCopy(&slice) }) {
-		isReal, selectorErr := labels.NewRequirement(offloadingv1beta1.NodeTypeLabel, selection.NotEquals, []string{offloadingv1beta1.NodeTypeVirtual})
-		if selectorErr != nil {
-			return nil, fmt.Errorf("selecting the Nodes of the cluster: %w", selectorErr)
+// isKnown reports whether a resource was read.
+func (s *snapshot) isKnown(resource string) bool {
+	return !slices.Contains(s.unread, resource) && s.broken[resource] == nil
+}
+
+// The names of the resources without which others say too little.
+const (
+	resourceNodes        = "nodes"
+	resourceVirtualNodes = "virtualnodes"
+	resourceOffloadings  = "namespaceoffloadings"
+	resourceTenants      = "tenants"
+)
+
+// listing is a list that is part of a snapshot.
+type listing struct {
+	resource string
+	list     client.ObjectList
+	options  []client.ListOption
+}
+
+// read reads all of them. It fails if the API server does not answer.
+func read(ctx context.Context, c *admin.Cluster, now time.Time) (*snapshot, error) {
+	s := &snapshot{id: c.ID, host: c.Host, namespace: c.Namespace, now: now, broken: map[string]error{}}
+	for _, l := range []listing{
+		{"deployments", &s.deployments, []client.ListOption{client.InNamespace(c.Namespace)}},
+		{"foreignclusters", &s.foreignClusters, nil}, {resourceTenants, &s.tenants, nil}, {"identities", &s.identities, nil}, {"resourceslices", &s.slices, nil},
+		{resourceVirtualNodes, &s.virtualNodes, nil}, {resourceOffloadings, &s.offloadings, nil}, {"namespacemaps", &s.namespaceMaps, nil},
+		{"shadowpods", &s.shadowPods, nil}, {"quotas", &s.quotas, nil}, {"resourcereflections", &s.reflections, nil}, {"offloadingpolicies", &s.policies, nil},
+		{resourceNodes, &s.nodes, []client.ListOption{client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}},
+		{"persistentvolumeclaims", &s.claims, []client.ListOption{client.HasLabels{offloadingv1beta1.RemoteClaimLabel, offloadingv1beta1.StorageClusterLabel}}},
+	} {
+		if err := s.read(ctx, c, l); err != nil {
+			return nil, err
 		}
-		err = errors.Join(err, c.List(ctx, &s.realNodes, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*isReal)}))
+	}
+	return s, errors.Join(s.readRealNodes(ctx, c), s.readPods(ctx, c), s.readWarnings(ctx, c))
+}
+
+// read reads a list. What the user may not read, what the cluster does not have, and what cannot be decoded is
+// recorded.
+func (s *snapshot) read(ctx context.Context, c *admin.Cluster, l listing) error {
+	err := c.List(ctx, l.list, l.options...)
+	_, isUnanswered := errors.AsType[*url.Error](err)
+	switch {
+	case err == nil, meta.IsNoMatchError(err):
+	case apierrors.IsForbidden(err):
+		if s.isKnown(l.resource) {
+			s.unread = append(s.unread, l.resource)
+		}
+	case isUnanswered || ctx.Err() != nil:
+		return fmt.Errorf("reading the %s of the cluster at %s: %w", l.resource, c.Host, err)
+	default:
+		s.broken[l.resource] = err
+	}
+	return nil
+}
+
+// readRealNodes reads the Nodes of a cluster that grants resources.
+func (s *snapshot) readRealNodes(ctx context.Context, c *admin.Cluster) error {
+	if !slices.ContainsFunc(s.slices.Items, func(slice authv1beta1.ResourceSlice) bool { return resourceslice.IsCopy(&slice) }) {
+		return nil
+	}
+	isReal, err := labels.NewRequirement(offloadingv1beta1.NodeTypeLabel, selection.NotEquals, []string{offloadingv1beta1.NodeTypeVirtual})
+	if err != nil {
+		return fmt.Errorf("selecting the Nodes of the cluster: %w", err)
+	}
+	return s.read(ctx, c, listing{resourceNodes, &s.realNodes, []client.ListOption{client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*isReal)}}})
+}
+
+// readPods reads the pods on virtual nodes, and those that no node has taken.
+func (s *snapshot) readPods(ctx context.Context, c *admin.Cluster) error {
+	selectors := []client.MatchingFields{}
+	if len(s.offloadings.Items) > 0 {
+		selectors = append(selectors, client.MatchingFields{"spec.nodeName": "", "status.phase": string(corev1.PodPending)})
 	}
 	for i := range s.virtualNodes.Items {
+		selectors = append(selectors, client.MatchingFields{"spec.nodeName": s.virtualNodes.Items[i].Name})
+	}
+	for _, selector := range selectors {
 		pods := &corev1.PodList{}
-		err = errors.Join(err, c.List(ctx, pods, client.MatchingFields{"spec.nodeName": s.virtualNodes.Items[i].Name}))
+		if err := s.read(ctx, c, listing{"pods", pods, []client.ListOption{selector}}); err != nil {
+			return err
+		}
 		s.pods = append(s.pods, pods.Items...)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the state of the cluster at %s: %w", c.Host, err)
+	return nil
+}
+
+// readWarnings reads the events about objects of peers that exist and that this program cannot decode either.
+func (s *snapshot) readWarnings(ctx context.Context, c *admin.Cluster) error {
+	for _, reason := range warningReasons {
+		events := &corev1.EventList{}
+		if err := s.read(ctx, c, listing{"events", events, []client.ListOption{client.MatchingFields{"reason": reason, "type": corev1.EventTypeWarning}, client.Limit(maxWarnings)}}); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if hasEnded(ctx, c, &events.Items[i], s.now) {
+				continue
+			}
+			s.warnings = append(s.warnings, events.Items[i])
+		}
 	}
-	return s, nil
+	return nil
 }

@@ -75,7 +75,11 @@ func tenantCommand(streams admin.Streams, do verb, short, long string) *cobra.Co
 				}
 			}
 			if do == drain && notice == "" {
-				if err := confirmation.Ask(streams, fmt.Sprintf("This deletes the offloaded namespaces of cluster %s, with all that is in them.", tenant.Spec.ClusterID)); err != nil {
+				ending, err := provider.EndingWithTenant(cmd.Context(), tenant.Spec.ClusterID)
+				if err != nil {
+					return err
+				}
+				if err := confirmation.Ask(streams, ending); err != nil {
 					return err
 				}
 			}

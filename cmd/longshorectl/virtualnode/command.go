@@ -130,7 +130,8 @@ func Delete(streams admin.Streams) *cobra.Command {
 		Aliases: aliases,
 		Short:   "Drain and delete a virtual node; the resource slice stays",
 		Long: "Drain and delete a virtual node that longshorectl create virtualnode or a manifest made. One that was made of a resource slice would be made\n" +
-			"again: delete the slice instead. It asks before claims lose their data: with its last virtual node, a provider deletes the remote namespaces.\n" +
+			"again: delete the slice instead. It names the pods without a controller and, with the last virtual node of a provider, the remote\n" +
+			"namespaces and the claims that end, and asks before.\n" +
 			"A virtual node that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete virtualnode mynode",
 		Args:    cobra.ExactArgs(1),
@@ -153,11 +154,11 @@ func Delete(streams admin.Streams) *cobra.Command {
 			}
 			outcome := "does not exist"
 			if vn != nil {
-				lost, err := consumer.ClaimsLost(cmd.Context(), vn.Spec.ClusterID, []*offloadingv1beta1.VirtualNode{vn})
+				ending, err := consumer.Ending(cmd.Context(), vn.Spec.ClusterID, []*offloadingv1beta1.VirtualNode{vn})
 				if err != nil {
 					return err
 				}
-				if err := confirmation.Ask(streams, lost); err != nil {
+				if err := confirmation.Ask(streams, ending); err != nil {
 					return err
 				}
 				outcome = "deleted"

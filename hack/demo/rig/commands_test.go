@@ -273,7 +273,10 @@ func tenancyLines(t *testing.T, s *shell) {
 	s.ok(t, "uncordon resourceslice milan --remote-cluster-id rome --kubeconfig @milan")
 
 	assert.Equal(t, "tenant/rome Cordoned\n", s.ok(t, "cordon tenant rome --kubeconfig @milan"))
-	assert.Contains(t, s.ok(t, "status --kubeconfig @milan"), "Accepted,cordoned")
+	out, _, code := s.run(t, "status --kubeconfig @milan", "")
+	assert.Equal(t, 5, code, "a cordon is a problem until it ends")
+	assert.Contains(t, out, "It is cordoned with its Tenant")
+	assert.Contains(t, out, "Accepted,cordoned")
 	s.fails(t, "create resourceslice more --remote-cluster-id milan --kubeconfig @rome", 4, "The tenant is cordoned")
 	s.ok(t, "delete resourceslice more --kubeconfig @rome")
 	assert.Equal(t, "tenant/rome Active\n", s.ok(t, "uncordon tenant rome --kubeconfig @milan"))
