@@ -172,20 +172,8 @@ func grants(s *snapshot) []Problem {
 		for _, kind := range []authv1beta1.ResourceSliceConditionType{
 			authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources,
 		} {
-			c := resourceslice.ConditionOf(slice, kind)
-			isCopy := resourceslice.IsCopy(slice)
-			switch {
-			case problem.Message != "":
-			case c == nil && isCopy:
-				problem.Message, problem.Actor = fmt.Sprintf("%s is not decided.", kind), string(s.id)
-				problem.Action = "Look at its class, whose controller decides: kubectl -n " + slice.Namespace + " describe resourceslices.authentication.liqo.io " + slice.Name
-			case c == nil:
-				problem.Message, problem.Action = fmt.Sprintf("The provider has not decided about %s.", kind), "Look at the slice's class and the Tenant there: longshorectl status"
-			case !isDenied(*c):
-			case !isCopy:
-				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, joinReason(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
-			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && s.isKnown(resourceTenants) && !isDrained(s, string(peer)):
-				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
+			if problem.Message == "" {
+				describeDecision(s, slice, kind, &problem)
 			}
 		}
 		// This cluster does not use such amounts; its own are checked before they are granted.
@@ -197,6 +185,24 @@ func grants(s *snapshot) []Problem {
 		}
 	}
 	return found
+}
+
+// describeDecision adds what is wrong with a provider's decision about a slice, if anything is.
+func describeDecision(s *snapshot, slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSliceConditionType, problem *Problem) {
+	c := resourceslice.ConditionOf(slice, kind)
+	isCopy := resourceslice.IsCopy(slice)
+	switch {
+	case c == nil && isCopy:
+		problem.Message, problem.Actor = fmt.Sprintf("%s is not decided.", kind), string(s.id)
+		problem.Action = "Look at its class, whose controller decides: kubectl -n " + slice.Namespace + " describe resourceslices.authentication.liqo.io " + slice.Name
+	case c == nil:
+		problem.Message, problem.Action = fmt.Sprintf("The provider has not decided about %s.", kind), "Look at the slice's class and the Tenant there: longshorectl status"
+	case !isDenied(*c):
+	case !isCopy:
+		problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, joinReason(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
+	case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && s.isKnown(resourceTenants) && !isDrained(s, problem.Peer):
+		problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
+	}
 }
 
 // peerOf returns the peer of a slice: the one that its label names, or else that of its namespace.

@@ -98,21 +98,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if !wantsVirtualNode(slice) {
 		return ctrl.Result{}, r.reportUnused(ctx, slice, made.Status.KubeconfigSecretRef.Name)
 	}
+	return ctrl.Result{}, r.makeVirtualNode(ctx, slice, provider, made)
+}
+
+// makeVirtualNode keeps the VirtualNode of a slice, unless a Node cannot have what the provider grants, and the
+// Identity for it.
+func (r *Reconciler) makeVirtualNode(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID, made *authv1beta1.Identity) error {
 	if err := quantity.CheckCapacities(slice.Status.Resources); err != nil {
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidResources, actionCreateVirtualNode,
 			"Cluster %s grants resources that no Node can have, and the VirtualNode stays as it is: status.resources: %v. An administrator of the provider must correct the status of the slice.", provider, err)
-		return ctrl.Result{}, nil // The correction enqueues the slice.
+		return nil // The correction enqueues the slice.
 	}
 	if problems := checkLabels(slice); len(problems) > 0 {
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonInvalidLabels, actionCreateVirtualNode,
 			"Cluster %s reports labels that no Node can have, and the VirtualNode stays as it is: %s. An administrator of the provider must correct the status of the slice.", provider, kitevents.Cut(problems[0].Error(), maxProblem))
-		return ctrl.Result{}, nil // The correction enqueues the slice.
+		return nil // The correction enqueues the slice.
 	}
 	vn, err := r.ensureVirtualNode(ctx, slice, provider, made.Status.KubeconfigSecretRef.Name)
 	if err != nil || vn == nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	return ctrl.Result{}, r.keepFor(ctx, made, vn)
+	return r.keepFor(ctx, made, vn)
 }
 
 // reportLabels says which labels keep a slice from being sent.
