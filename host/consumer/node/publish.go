@@ -148,7 +148,8 @@ func containsResources(all, part corev1.ResourceList) bool {
 func hasLostConditions(server, desired *corev1.Node) bool {
 	return slices.ContainsFunc(desired.Status.Conditions, func(want corev1.NodeCondition) bool {
 		return !slices.ContainsFunc(server.Status.Conditions, func(current corev1.NodeCondition) bool {
-			return current.Type == want.Type && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message
+			return current.Type == want.Type && current.Status == want.Status && current.Reason == want.Reason &&
+				(current.Message == want.Message || want.Message == "") // A patch does not remove a message.
 		})
 	})
 }
