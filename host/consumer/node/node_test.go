@@ -428,6 +428,9 @@ func TestNeedsPublish(t *testing.T) {
 			n := newNode(t, fake.NewClientset(), nil)
 			n.server = n.desired()
 			n.published = n.desired()
+			for _, condition := range n.published.Status.Conditions {
+				assert.NotEmpty(t, condition.Message, "a patch cannot remove another client's message")
+			}
 			tc.alter(n.published, n.server)
 			assert.Equal(t, tc.want, n.needsPublish(n.desired()))
 		})

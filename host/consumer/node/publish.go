@@ -148,7 +148,8 @@ func containsResources(all, part corev1.ResourceList) bool {
 func hasLostConditions(server, desired *corev1.Node) bool {
 	return slices.ContainsFunc(desired.Status.Conditions, func(want corev1.NodeCondition) bool {
 		return !slices.ContainsFunc(server.Status.Conditions, func(current corev1.NodeCondition) bool {
-			return current.Type == want.Type && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message
+			return current.Type == want.Type && current.Status == want.Status && current.Reason == want.Reason &&
+				(current.Message == want.Message || want.Message == "") // A patch does not remove a message.
 		})
 	})
 }
@@ -172,13 +173,7 @@ func (n *Node) applySpec(ctx context.Context, desired *corev1.Node) {
 	if server == nil || server.DeletionTimestamp != nil {
 		return
 	}
-	taints, providerID := mergeTaints(server, desired), server.Spec.ProviderID
-	if providerID == "" {
-		providerID = desired.Spec.ProviderID
-	} else if desired.Spec.ProviderID != "" && desired.Spec.ProviderID != providerID {
-		n.report(ctx, ReasonProviderID, fmt.Sprintf("The Node has the provider ID %q, which cannot be changed to %q: delete the Node, and it is created again with the other one.",
-			providerID, desired.Spec.ProviderID))
-	}
+	taints, providerID := mergeTaints(server, desired), n.providerID(ctx, server, desired)
 	if quantity.Equal(server.Spec.Taints, taints) && server.Annotations[taintsAnnotation] == record && server.Spec.ProviderID == providerID {
 		return
 	}
@@ -202,6 +197,18 @@ func (n *Node) applySpec(ctx context.Context, desired *corev1.Node) {
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		log.Error(fmt.Errorf("setting taints and provider ID of node %q: %w", n.name(), err), "Applying the node's spec failed, retrying after the next change of the node")
 	}
+}
+
+// providerID returns the provider ID of the API server's Node, or the desired one if it has none.
+func (n *Node) providerID(ctx context.Context, server, desired *corev1.Node) string {
+	current, want := server.Spec.ProviderID, desired.Spec.ProviderID
+	if current == "" {
+		return want
+	}
+	if want != "" && want != current {
+		n.report(ctx, ReasonProviderID, fmt.Sprintf("The Node has the provider ID %q, which cannot be changed to %q: delete the Node, and it is created again with the other one.", current, want))
+	}
+	return current
 }
 
 // mergeTaints keeps the order of the existing taints, removes recorded taints that are no

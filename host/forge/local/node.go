@@ -161,14 +161,14 @@ func nodeConditions(in NodeInput) []corev1.NodeCondition {
 	ready := capable && in.Network != NetworkDown
 	conditions := []corev1.NodeCondition{
 		condition(corev1.NodeReady, ready, readyReason, notReadyReason, readyMessage(in.VirtualNode, capable, in.Network)),
-		condition(corev1.NodeMemoryPressure, !capable, memoryPressureReason, sufficientMemoryReason, ""),
-		condition(corev1.NodeDiskPressure, !capable, diskPressureReason, noDiskPressureReason, ""),
-		condition(corev1.NodePIDPressure, !capable, pidPressureReason, noPIDPressureReason, ""),
+		condition(corev1.NodeMemoryPressure, !capable, memoryPressureReason, sufficientMemoryReason, pressureMessage(capable, "memory")),
+		condition(corev1.NodeDiskPressure, !capable, diskPressureReason, noDiskPressureReason, pressureMessage(capable, "disk")),
+		condition(corev1.NodePIDPressure, !capable, pidPressureReason, noPIDPressureReason, pressureMessage(capable, "PID")),
 	}
 	switch current := findCondition(in.Current, corev1.NodeNetworkUnavailable); {
 	case in.Network != NetworkUnchecked:
 		conditions = append(conditions,
-			condition(corev1.NodeNetworkUnavailable, in.Network == NetworkDown, networkDownReason, networkUpReason, ""))
+			condition(corev1.NodeNetworkUnavailable, in.Network == NetworkDown, networkDownReason, networkUpReason, networkMessage(in.VirtualNode, in.Network)))
 	case current != nil && (current.Status != corev1.ConditionFalse || current.Reason == networkUncheckedReason):
 		conditions = append(conditions,
 			condition(corev1.NodeNetworkUnavailable, false, "", networkUncheckedReason, "The virtual kubelet does not check the network"))
@@ -188,10 +188,25 @@ func readyMessage(vn *offloadingv1beta1.VirtualNode, capable bool, network Netwo
 	case !capable:
 		return "VirtualNode " + vn.Namespace + "/" + vn.Name + " offers no cpu or no memory in spec.resourceQuota.hard"
 	case network == NetworkDown:
-		return "The network to cluster " + string(vn.Spec.ClusterID) + " is not established"
+		return networkMessage(vn, network)
 	default:
 		return "Pods are offloaded to cluster " + string(vn.Spec.ClusterID)
 	}
+}
+
+// pressureMessage is never empty, as those of other conditions: a patch does not remove what another client has written.
+func pressureMessage(capable bool, resource string) string {
+	if capable {
+		return "The virtual node has no " + resource + " pressure"
+	}
+	return "The virtual node has no cpu or no memory to offer"
+}
+
+func networkMessage(vn *offloadingv1beta1.VirtualNode, network Network) string {
+	if network == NetworkDown {
+		return "The network to cluster " + string(vn.Spec.ClusterID) + " is not established"
+	}
+	return "The network to cluster " + string(vn.Spec.ClusterID) + " is established"
 }
 
 func condition(conditionType corev1.NodeConditionType, status bool, trueReason, falseReason, message string) corev1.NodeCondition {

@@ -237,10 +237,7 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 	}
 	pod = provider.Pod(shadow)
 	if err := r.translateHostAliases(ctx, shadow, pod); err != nil {
-		if reportErr := r.reportRefusal(ctx, shadow, nil, err.Error()); reportErr != nil {
-			return nil, errors.Join(err, reportErr)
-		}
-		return nil, reported.Error(err)
+		return nil, r.refuse(ctx, shadow, err, err.Error())
 	}
 	if err = r.checkSecurity(ctx, pod); err == nil {
 		if stale, err := r.isStale(ctx, shadow); err != nil || stale {
@@ -269,10 +266,7 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 		}
 	}
 	if refusal != "" {
-		if reportErr := r.reportRefusal(ctx, shadow, nil, refusal); reportErr != nil {
-			return nil, fmt.Errorf("creating pod %s: %w", key, errors.Join(err, reportErr))
-		}
-		err = reported.Error(err)
+		err = r.refuse(ctx, shadow, err, refusal)
 	}
 	return nil, fmt.Errorf("creating pod %s: %w", key, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/reported"
 	"github.com/longshore-dev/longshore/host/provider/refusal"
 )
 
@@ -31,6 +32,14 @@ func (r *Reconciler) reportRefusal(ctx context.Context, shadow *offloadingv1beta
 		return fmt.Errorf("writing the refusal to ShadowPod %s/%s: %w", shadow.Namespace, shadow.Name, err)
 	}
 	return nil
+}
+
+// refuse reports why the pod cannot be created, and returns the error: as reported, unless the report failed.
+func (r *Reconciler) refuse(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, err error, message string) error {
+	if reportErr := r.reportRefusal(ctx, shadow, nil, message); reportErr != nil {
+		return errors.Join(err, reportErr)
+	}
+	return reported.Error(err)
 }
 
 // refusalMessage returns why the security level, the API server or a webhook refuses the pod.
