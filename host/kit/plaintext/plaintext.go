@@ -1,29 +1,48 @@
-package engine
+// Package plaintext makes text that modules, tenants or other clusters write harmless to those who read it: in
+// messages, statuses, events, logs and terminals.
+package plaintext
 
 import (
 	"strings"
 	"unicode"
 )
 
-// Plain returns text of a module or a tenant as one line for messages, logs and terminals:
-// valid UTF-8, with a space in place of each line break, control character and invisible or
-// direction-changing character.
-func Plain(text string) string {
+// Line returns a text as one line: valid UTF-8, with a space in place of each line break, control character and
+// invisible or direction-changing character.
+func Line(text string) string {
 	return clean(text, func(rune) bool { return false })
 }
 
-// PlainWithin is [Plain], cut to at most the given number of bytes.
-func PlainWithin(text string, most int) string {
-	text = Plain(text)
+// Within is [Line], cut to at most the given number of bytes.
+func Within(text string, most int) string {
+	text = Line(text)
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// PlainLines is [Plain] for text of several lines: it keeps line breaks and tabs.
-func PlainLines(text string) string {
+// Lines is [Line] for text of several lines: it keeps line breaks and tabs.
+func Lines(text string) string {
 	return clean(text, func(r rune) bool { return r == '\n' || r == '\t' })
+}
+
+// Messages makes the texts of the fields message and reason plain, anywhere in a value of JSON, in place.
+func Messages(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if text, isText := field.(string); isText && (key == "message" || key == "reason") {
+				value[key] = Line(text)
+				continue
+			}
+			Messages(field)
+		}
+	case []any:
+		for _, item := range value {
+			Messages(item)
+		}
+	}
 }
 
 func clean(text string, keep func(rune) bool) string {
