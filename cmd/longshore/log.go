@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,7 +18,7 @@ import (
 const maxText = 4 << 10
 
 // Another cluster also decides how often something is logged. Of each message and level that is logged without -v,
-// a minute has maxLines lines, and then one of each oneOf.
+// a minute has maxLines lines, and then one of each oneOf. One more line says what was left out.
 const (
 	maxLines = 200
 	oneOf    = 1000
@@ -25,15 +26,63 @@ const (
 
 // newLogger returns a logger for text or JSON.
 func newLogger(to io.Writer, text bool, verbosity int) logr.Logger {
-	return zap.New(zap.WriteTo(to), zap.UseDevMode(text), zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))),
+	return newLoggerWith(to, text, verbosity, func(wait time.Duration, do func()) { time.AfterFunc(wait, do) })
+}
+
+// newLoggerWith is newLogger with the function that calls another one after a time.
+func newLoggerWith(to io.Writer, text bool, verbosity int, after func(time.Duration, func())) logr.Logger {
+	level := zapcore.Level(-verbosity)
+	return zap.New(zap.WriteTo(to), zap.UseDevMode(text),
+		// Below this level, controller-runtime adds a sampler of its own, which counts nothing.
+		zap.Level(uberzap.NewAtomicLevelAt(min(level, -2))),
 		// Errors are wrapped with what was being done; where in the code is for bugs.
 		zap.StacktraceLevel(zapcore.DPanicLevel),
-		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		zap.RawZapOpts(uberzap.IncreaseLevel(level), uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
 			if verbosity == 0 {
-				core = zapcore.NewSamplerWithOptions(core, time.Minute, maxLines, oneOf)
+				left := &leftOut{core: core, after: after, counts: map[string]int{}}
+				core = zapcore.NewSamplerWithOptions(core, time.Minute, maxLines, oneOf, zapcore.SamplerHook(left.count))
 			}
 			return cutting{core}
 		})))
+}
+
+// leftOut counts the lines that are left out. It is safe for concurrent use.
+type leftOut struct {
+	core  zapcore.Core
+	after func(time.Duration, func())
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// maxMessages is how many messages are counted apart in a minute. Messages are constant, those of libraries not all.
+const maxMessages = 50
+
+// count is a hook of the sampler. The first line that is left out begins a minute.
+func (l *leftOut) count(entry zapcore.Entry, decision zapcore.SamplingDecision) {
+	if decision&zapcore.LogDropped == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	message := cut(entry.Message)
+	if _, isKnown := l.counts[message]; !isKnown && len(l.counts) >= maxMessages {
+		message = "others"
+	}
+	if len(l.counts) == 0 {
+		l.after(time.Minute, l.report)
+	}
+	l.counts[message]++
+}
+
+// report logs how many lines of which messages were left out.
+func (l *leftOut) report() {
+	l.mu.Lock()
+	counts := l.counts
+	l.counts = map[string]int{}
+	l.mu.Unlock()
+	// A log that cannot be written has no other place.
+	_ = l.core.Write(zapcore.Entry{Level: zapcore.InfoLevel, Time: time.Now(), Message: "Lines were left out of the log"}, []zapcore.Field{uberzap.Any("lines", counts)})
 }
 
 // cutting cuts texts that are longer than maxText.

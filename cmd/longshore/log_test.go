@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,4 +64,42 @@ func TestTheSameMessageHasARateInTheLog(t *testing.T) {
 		log.Info("Kept", "name", i)
 	}
 	assert.Equal(t, 2*maxLines, strings.Count(out.String(), "Kept"), "an operator who asks for more gets all")
+}
+
+// What is left out is counted, and said once a minute.
+func TestLinesThatAreLeftOutAreCounted(t *testing.T) {
+	for _, text := range []bool{false, true} {
+		var out bytes.Buffer
+		var reports []func()
+		log := newLoggerWith(&out, text, 0, func(wait time.Duration, do func()) {
+			assert.Equal(t, time.Minute, wait)
+			reports = append(reports, do)
+		})
+		const lines = 10 * maxLines
+		for range lines {
+			log.Info("Kept")
+			log.Error(errors.New("refused"), "Failed")
+		}
+		log.Info("Another")
+		require.Len(t, reports, 1, "the first line that is left out begins a minute")
+		shown := strings.Count(out.String(), "Kept")
+		out.Reset()
+		reports[0]()
+		assert.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
+		assert.Contains(t, out.String(), "Lines were left out of the log")
+		assert.Regexp(t, fmt.Sprintf(`"Kept": ?%d\b`, lines-shown), out.String())
+		assert.Contains(t, out.String(), `"Failed"`)
+		assert.NotContains(t, out.String(), "Another")
+
+		for i := range 2 * maxMessages {
+			for range maxLines + 1 {
+				log.Info(fmt.Sprint("Message ", i))
+			}
+		}
+		require.Len(t, reports, 2, "another minute")
+		out.Reset()
+		reports[1]()
+		assert.Equal(t, maxMessages, strings.Count(out.String(), "Message "))
+		assert.Contains(t, out.String(), `"others"`)
+	}
 }

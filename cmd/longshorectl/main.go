@@ -39,6 +39,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/status"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/tenancy"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/kit/version"
 	"github.com/longshore-dev/longshore/host/policy/compiler"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -56,7 +57,7 @@ func main() {
 	stop()
 	code, message := output.ExitCode(err)
 	if message != "" {
-		fmt.Fprintln(os.Stderr, "Error:", engine.PlainLines(message))
+		fmt.Fprintln(os.Stderr, "Error:", plaintext.Lines(message))
 	}
 	os.Exit(code)
 }

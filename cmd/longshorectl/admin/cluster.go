@@ -39,6 +39,8 @@ type Cluster struct {
 	Namespace string
 	// Role in messages: "consumer", "provider" or "cluster".
 	Role string
+	// config of the client; nil for one that is not made of a kubeconfig.
+	config *rest.Config
 }
 
 // Connect reaches a cluster and reads its ID.
@@ -65,7 +67,7 @@ func Open(role string, config *rest.Config, namespace string) (*Cluster, error) 
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, fmt.Errorf("reading the certificates of the kubeconfig of the %s: %w", role, err)
 	}
-	return &Cluster{Client: c, Host: config.Host, CA: config.CAData, Namespace: namespace, Role: role}, nil
+	return &Cluster{Client: c, Host: config.Host, CA: config.CAData, Namespace: namespace, Role: role, config: config}, nil
 }
 
 // ReadID sets the ID of the cluster.

@@ -55,6 +55,9 @@ func CreateNonce(streams admin.Streams) *cobra.Command {
 			var nonce []byte
 			if err := admin.RunSteps(cmd.Context(), streams.Err, f.Timeout, []admin.Step{
 				{Title: "Nonce for " + string(consumer), Run: func(ctx context.Context, waiting admin.Waiting) error {
+					if err := provider.CheckSigner(); err != nil {
+						return err
+					}
 					namespace, err := Prepare(ctx, provider, consumer)
 					if err != nil {
 						return err

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 // The exit codes of longshorectl.
@@ -227,7 +227,7 @@ func (s Style) Bad(text string) Painted { return s.paint(text, color.FgRed) }
 func (s Style) Title(text string) Painted { return s.paint(text, color.Bold) }
 
 func (s Style) paint(text string, attribute color.Attribute) Painted {
-	text = engine.Plain(text)
+	text = plaintext.Line(text)
 	c := color.New(attribute)
 	if s.on {
 		c.EnableColor()
@@ -239,13 +239,13 @@ func (s Style) paint(text string, attribute color.Attribute) Painted {
 
 // Sprintf is fmt.Sprintf for a terminal. Arguments may be chosen by a policy or by a user
 // of the cluster: those that are strings become one line without control characters, as
-// [engine.Plain] makes it. Only Painted arguments are passed on unchanged.
+// [plaintext.Line] makes it. Only Painted arguments are passed on unchanged.
 func Sprintf(format string, arguments ...any) string {
 	safe := make([]any, len(arguments))
 	for i, argument := range arguments {
 		safe[i] = argument
 		if _, ok := argument.(Painted); !ok && reflect.ValueOf(argument).Kind() == reflect.String {
-			safe[i] = engine.Plain(reflect.ValueOf(argument).String())
+			safe[i] = plaintext.Line(reflect.ValueOf(argument).String())
 		}
 	}
 	return fmt.Sprintf(format, safe...)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
-	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 // The formats of a table.
@@ -108,10 +108,10 @@ type Cell struct {
 }
 
 // Plain returns a cell without color. Control characters are removed.
-func Plain(text string) Cell { return Cell{text: engine.Plain(text)} }
+func Plain(text string) Cell { return Cell{text: plaintext.Line(text)} }
 
 // Colorful returns a cell that a method of [Style] colors.
-func Colorful(text string, paint func(string) Painted) Cell { return Cell{engine.Plain(text), paint} }
+func Colorful(text string, paint func(string) Painted) Cell { return Cell{plaintext.Line(text), paint} }
 
 // Cells writes rows with aligned columns and colors. With a width, the cells are folded between
 // words and behind the separators of names. A table with too many columns for that is not folded.

@@ -27,6 +27,9 @@ func (p *Pair) AuthenticateSteps() []admin.Step {
 	var nonce []byte
 	return []admin.Step{
 		{Title: "Tenant namespaces in both clusters", Run: func(ctx context.Context, _ admin.Waiting) (err error) {
+			if err := p.Provider.CheckSigner(); err != nil {
+				return err
+			}
 			if p.inConsumer, err = handshake.Prepare(ctx, p.Consumer, p.Provider.ID); err != nil {
 				return err
 			}

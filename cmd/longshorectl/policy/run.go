@@ -12,6 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/conformance/trial"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -198,7 +199,7 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, limits engine.L
 	}
 	if err := trial.CheckInvariants(in, result); err != nil {
 		r.Outcome, r.Class = OutcomeFailed, classInvariants
-		r.Error = engine.Plain(fmt.Sprintf("module %s violated an invariant: %v; its author must act", r.Module, err))
+		r.Error = plaintext.Line(fmt.Sprintf("module %s violated an invariant: %v; its author must act", r.Module, err))
 	}
 	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes)); err != nil {
 		return fmt.Errorf("reading the decisions: %w", err)

@@ -12,6 +12,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/planner"
 )
@@ -145,7 +146,7 @@ func describePods(groups map[[3]string]*faulty) []Problem {
 			rest[group.peer].pods = append(rest[group.peer].pods, group.pods...)
 			continue
 		}
-		found = append(found, group.problem(joinReason(group.diagnosis.Reason.Reason, bounded(group.diagnosis.Message))))
+		found = append(found, group.problem(joinReason(group.diagnosis.Reason.Reason, plaintext.Within(group.diagnosis.Message, maxText))))
 	}
 	for _, group := range all {
 		if rest[group.peer] == group {

@@ -133,7 +133,7 @@ func tenants(s *snapshot) []Problem {
 		case slices.Contains(consumersFault, ready.Reason):
 			problem.Actor, problem.Action = string(tenant.Spec.ClusterID), "Run longshorectl peer again, or longshorectl generate tenant with a new nonce."
 		case ready.Reason == "CertificatePending":
-			problem.Action = "Wait some seconds. If it stays, check that kube-controller-manager signs certificates."
+			problem.Action = "Wait some seconds. If it stays, check that kube-controller-manager signs client certificates (kubernetes.io/kube-apiserver-client)."
 		default:
 			problem.Action = "Do what the message says."
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 // Bounds of what is read and shown of events.
@@ -54,7 +55,7 @@ func unreadable(s *snapshot) []Problem {
 	var found []Problem
 	for resource, err := range s.broken {
 		found = append(found, Problem{
-			Object: resource, Message: "They cannot be read: " + bounded(err.Error()), Actor: string(s.id),
+			Object: resource, Message: "They cannot be read: " + plaintext.Within(err.Error(), maxText), Actor: string(s.id),
 			Action: "Correct or delete the object that the message names, or look at what answers for the API server: kubectl get " + resource + " -A",
 		})
 	}
@@ -70,7 +71,7 @@ func warnings(s *snapshot) []Problem {
 		about := event.InvolvedObject
 		problem := Problem{
 			Object: about.Kind + " " + about.Namespace + "/" + about.Name, Actor: string(s.id),
-			Message: joinReason(event.Reason, bounded(event.Message)) + " (" + local.EventTime(event).UTC().Format("15:04:05") + " UTC)",
+			Message: joinReason(event.Reason, plaintext.Within(event.Message, maxText)) + " (" + local.EventTime(event).UTC().Format("15:04:05") + " UTC)",
 			Action:  fmt.Sprintf("Do what the message says. Its event stays for an hour: kubectl -n %s describe %s %s", about.Namespace, about.Kind, about.Name),
 		}
 		for j := range s.virtualNodes.Items {
@@ -87,12 +88,4 @@ func warnings(s *snapshot) []Problem {
 		found = append(found, problem)
 	}
 	return found
-}
-
-// bounded returns the first part of a text.
-func bounded(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }

@@ -62,7 +62,7 @@ func (r *rig) awaitsService(t *testing.T) {
 			r.milan.Get(t.Context(), key, &networkingv1.Ingress{}) == nil
 	}
 	require.Eventually(t, func() bool { slice, ingress := there("free"); return slice && ingress }, soon, tick)
-	require.Eventually(t, func() bool { return r.events.has("ledger: FailedReflection: A service named ledger") }, soon, tick)
+	require.Eventually(t, func() bool { return r.events.has("ledger: FailedReflection: Service ledger") }, soon, tick)
 	require.Eventually(t, func() bool {
 		return r.events.has("ledger: ReflectionDisabled: Not reflected to cluster milan: it needs Service ledger")
 	}, soon, tick)

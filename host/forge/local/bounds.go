@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/longshore-dev/longshore/host/kit/apitime"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 )
 
@@ -47,14 +48,14 @@ func boundStatus(status *corev1.PodStatus, in PodStatusInput) {
 	boundResources(&status.Resources, &status.AllocatedResources, spec.Resources, have.Resources, have.AllocatedResources, in.HasCurrentSpec)
 }
 
-// bound cuts texts and lists but those of containers, and removes times that JSON does not have, anywhere in a status. Amounts
-// are left as they are.
+// bound cuts texts and lists but those of containers, makes texts plain, and removes times that JSON does not have, anywhere in
+// a status. Amounts are left as they are. A container may write several lines into its last message.
 func bound(value reflect.Value) {
 	switch value.Kind() { //nolint:exhaustive // Other kinds are bounded.
 	case reflect.Pointer:
 		bound(value.Elem())
 	case reflect.String:
-		value.SetString(cutText(value.String(), maxText))
+		value.SetString(cutText(plaintext.Line(value.String()), maxText))
 	case reflect.Slice:
 		if value.Len() > maxItems && value.Type() != reflect.TypeFor[[]corev1.ContainerStatus]() {
 			value.SetLen(maxItems)
@@ -68,8 +69,16 @@ func bound(value reflect.Value) {
 			*field = apitime.Bound(*field)
 		case *resource.Quantity:
 		default:
+			ended, isEnd := field.(*corev1.ContainerStateTerminated)
+			message := ""
+			if isEnd {
+				message = cutText(plaintext.Lines(ended.Message), maxText)
+			}
 			for i := range value.NumField() {
 				bound(value.Field(i))
+			}
+			if isEnd {
+				ended.Message = message
 			}
 		}
 	}

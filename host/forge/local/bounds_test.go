@@ -154,3 +154,29 @@ func TestAHostileStatusIsBounded(t *testing.T) {
 	assert.Less(t, len(data), 64<<10)
 	require.NoError(t, json.Unmarshal(data, &corev1.PodStatus{}), "times of the API")
 }
+
+// Texts of a status are shown by kubectl and longshorectl, line by line.
+func TestTextsOfAStatusArePlain(t *testing.T) {
+	const text, plain = "a\u202Eb\nc\x1b[2J", "a b c [2J"
+	pod := podOf(0)
+	pod.Spec.Containers = []corev1.Container{{Name: "web"}}
+	end := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: text, Message: text, ExitCode: 1}}
+	reported := corev1.PodStatus{
+		Phase: corev1.PodRunning, Reason: text, Message: text,
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", Image: text, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: text, Message: text}}, LastTerminationState: end,
+		}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: text, Message: text}},
+	}
+	status := local.PodStatus(local.PodStatusInput{Local: pod, Remote: &corev1.Pod{Status: reported}, Now: now})
+	container := status.ContainerStatuses[0]
+	last := container.LastTerminationState.Terminated
+	for _, got := range []string{
+		status.Reason, status.Message, status.Conditions[0].Reason, status.Conditions[0].Message, container.Image, container.State.Waiting.Reason,
+		container.State.Waiting.Message, last.Reason,
+	} {
+		assert.Equal(t, plain, got)
+	}
+	assert.Equal(t, "a b\nc [2J", last.Message, "a container may write several lines")
+	assert.Equal(t, plain, local.RejectedPodStatus(&corev1.PodStatus{}, corev1.PodPending, "RemotePodRefused", text, now).Message)
+}

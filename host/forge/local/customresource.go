@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // By convention, status.observedGeneration and that of each condition name a generation of the
 // object that they are about. They become generations of the local object, so that clients see
 // whether the provider has observed the current one. The result shares nothing with the remote
-// object and is empty while that has no status.
+// object and is empty while that has no status. Messages and reasons of conditions are plain.
 //
 // The kind's Go types are not known here, and a controller of the consumer whose informer cannot decode
 // one status sees no object of the kind. So times become what Go decodes, and a status is an error that
@@ -39,6 +40,7 @@ func CustomResourceStatus(current *unstructured.Unstructured) (map[string]any, e
 	if err := canonicalize(status, fieldStatus); err != nil {
 		return nil, err
 	}
+	plaintext.Messages(status[fieldConditions])
 	from, err := strconv.ParseInt(current.GetAnnotations()[policyv1alpha1.LocalGenerationAnnotation], 10, 64)
 	if err != nil {
 		return status, nil

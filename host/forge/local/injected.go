@@ -46,29 +46,35 @@ func followOwnContainers(status *corev1.PodStatus, in PodStatusInput) {
 		status.Phase, status.Reason, status.Message = phase, "", ""
 	}
 	for _, conditionType := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
-		condition := podCondition(status, conditionType)
-		if condition == nil {
-			continue
+		if condition := podCondition(status, conditionType); condition != nil {
+			followOwnReadiness(condition, status, in)
 		}
-		before := *condition
-		at := transition(in.Now)
-		switch {
-		case podend.IsTerminal(status.Phase):
-			condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, podCompletedReason, ""
-			if status.Phase == corev1.PodFailed {
-				condition.Reason = podFailedReason
-			}
-			at = lastEnd(status)
-		case condition.Reason == containersNotReadyReason && areReady(status, &in.Local.Spec) && (conditionType != corev1.PodReady || areGatesTrue(status, &in.Local.Spec)):
-			condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, "", ""
+	}
+}
+
+// followOwnReadiness sets a condition of readiness by the pod's own containers: the provider may report one that is
+// true by its containers alone.
+func followOwnReadiness(condition *corev1.PodCondition, status *corev1.PodStatus, in PodStatusInput) {
+	before, at, spec := condition.Status, transition(in.Now), &in.Local.Spec
+	isReady := areReady(status, spec)
+	switch {
+	case podend.IsTerminal(status.Phase):
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, podCompletedReason, ""
+		if status.Phase == corev1.PodFailed {
+			condition.Reason = podFailedReason
 		}
-		if condition.Status == before.Status {
-			continue
-		}
-		condition.LastTransitionTime = at
-		if had := podCondition(&in.Local.Status, conditionType); had != nil && had.Status == condition.Status {
-			condition.LastTransitionTime = had.LastTransitionTime
-		}
+		at = lastEnd(status)
+	case condition.Status == corev1.ConditionTrue && !isReady:
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, containersNotReadyReason, ""
+	case condition.Reason == containersNotReadyReason && isReady && (condition.Type != corev1.PodReady || areGatesTrue(status, spec)):
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, "", ""
+	}
+	if condition.Status == before {
+		return
+	}
+	condition.LastTransitionTime = at
+	if had := podCondition(&in.Local.Status, condition.Type); had != nil && had.Status == condition.Status {
+		condition.LastTransitionTime = had.LastTransitionTime
 	}
 }
 

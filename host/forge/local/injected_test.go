@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -69,6 +70,38 @@ func TestInjectedContainersDoNotCount(t *testing.T) {
 				in.Remote.Status.Phase, in.Remote.Status.Reason = corev1.PodFailed, "DeadlineExceeded"
 				assert.Equal(t, status, local.PodStatus(in), "a terminal phase is final")
 			}
+		})
+	}
+}
+
+// A provider says that a pod is ready, and reports containers that the pod does not have.
+func TestAPodWithoutItsOwnContainersIsNotReady(t *testing.T) {
+	condition := func(kind corev1.PodConditionType) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(earlier)}
+	}
+	for name, tc := range map[string]struct {
+		own     []corev1.ContainerStatus
+		isReady bool
+	}{
+		"none of its own": {}, "its own waits": {own: []corev1.ContainerStatus{{Name: "web"}}},
+		"its own is ready": {own: []corev1.ContainerStatus{runningContainer("web")}, isReady: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(0)
+			pod.Spec.Containers = []corev1.Container{{Name: "web"}}
+			reported := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: tc.own, Conditions: []corev1.PodCondition{condition(corev1.ContainersReady), condition(corev1.PodReady)}}
+			for i := range 500 {
+				reported.ContainerStatuses = append(reported.ContainerStatuses, runningContainer(fmt.Sprint("proxy-", i)))
+			}
+			in := local.PodStatusInput{Local: pod, Remote: &corev1.Pod{Status: reported}, Now: now}
+			status := local.PodStatus(in)
+			assert.Equal(t, tc.isReady, local.IsReady(status))
+			for _, c := range status.Conditions {
+				assert.Equal(t, tc.isReady, c.Status == corev1.ConditionTrue, c.Type)
+				assert.Equal(t, !tc.isReady, c.Reason == "ContainersNotReady", c.Type)
+			}
+			pod.Status, in.Now = *status, now.Add(time.Hour)
+			assert.Equal(t, status, local.PodStatus(in), "a second time changes nothing")
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
@@ -211,7 +212,7 @@ func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionTyp
 // RejectedPodStatus builds the status of a local pod without a remote pod. It is idempotent.
 func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, message string, now time.Time) *corev1.PodStatus {
 	status := local.DeepCopy()
-	status.Phase, status.Reason, status.Message = phase, reason, message
+	status.Phase, status.Reason, status.Message = phase, reason, plaintext.Line(message) // of a provider, or of a policy
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
 		// A condition of another controller is its own, unless the pod has ended. Why it was ended stays true.

@@ -3,6 +3,7 @@ package local_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,6 +199,21 @@ func hostileStatuses() map[string]corev1.PodStatus {
 	return hostile
 }
 
+// withReady says that the containers of a pod are ready, those that a hostile status has and others.
+func withReady(statuses []corev1.ContainerStatus, containers []corev1.Container) []corev1.ContainerStatus {
+	statuses = slices.Clone(statuses)
+	for i := range containers {
+		name := containers[i].Name
+		if !slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }) {
+			statuses = append(statuses, corev1.ContainerStatus{Name: name})
+		}
+	}
+	for i := range statuses {
+		statuses[i].Ready = true
+	}
+	return statuses
+}
+
 // A provider fills etcd and the memory of the consumer's controllers neither with one field of a status nor
 // with all of them, nor with what its statuses leave behind in the local pod.
 func TestAHostileStatusIsSmall(t *testing.T) {
@@ -208,9 +224,11 @@ func TestAHostileStatusIsSmall(t *testing.T) {
 				room := 48<<10 + 3*containers*(4<<10)
 				reported.Phase = corev1.PodRunning
 				reported.Conditions = append(reported.Conditions[:len(reported.Conditions):len(reported.Conditions)], corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(earlier)})
+				pod := podOf(containers)
 				remote := &corev1.Pod{Status: reported}
+				remote.Status.ContainerStatuses = withReady(reported.ContainerStatuses, pod.Spec.Containers)
 				before := remote.DeepCopy()
-				in := local.PodStatusInput{Local: podOf(containers), Remote: remote, NodeIP: "127.0.0.9", Now: now}
+				in := local.PodStatusInput{Local: pod, Remote: remote, NodeIP: "127.0.0.9", Now: now}
 				status := local.PodStatus(in)
 				assert.LessOrEqual(t, status.Size(), room)
 				assert.Equal(t, corev1.PodRunning, status.Phase)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	managed "sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 const (
@@ -46,9 +48,9 @@ type recorder struct {
 }
 
 // Eventf implements events.EventRecorder. Related may be nil. It truncates a note that the API
-// server would reject, and leaves out one too many of a reason and an object.
+// server would reject, makes it plain, since another cluster may have written a part of it, and leaves out one too many of a reason and an object.
 func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	text := fmt.Sprintf(note, args...)
+	text := plaintext.Line(fmt.Sprintf(note, args...))
 	if !r.bounds.take(regarding, related, reason, text, r.now()) {
 		return
 	}

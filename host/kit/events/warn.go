@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 // Warning is a warning on an object, written by [Warn].
@@ -30,7 +32,7 @@ func Warn(ctx context.Context, c client.Client, w Warning) error {
 	now := metav1.NewTime(w.Time)
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: w.Regarding.Namespace, Name: w.Regarding.Name + "." + hex.EncodeToString(sum[:8])},
-		InvolvedObject: w.Regarding, Type: corev1.EventTypeWarning, Reason: w.Reason, Message: Cut(w.Message, maxNote),
+		InvolvedObject: w.Regarding, Type: corev1.EventTypeWarning, Reason: w.Reason, Message: Cut(plaintext.Line(w.Message), maxNote),
 		Source: corev1.EventSource{Component: w.Component}, ReportingController: w.Component, ReportingInstance: w.ReportingInstance,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}

@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 // OriginAnnotation on a remote copy is the namespace of its local object. Copies of earlier
@@ -108,8 +110,18 @@ func planWithdraw(local, remote *unstructured.Unstructured, peerUnreachable bool
 
 // hasNewStatus reports whether the copy has a status that differs from the local one.
 func hasNewStatus(local, remote *unstructured.Unstructured) bool {
-	status, ok := remote.Object["status"]
+	status, ok := plainStatus(remote)
 	return ok && !reflect.DeepEqual(local.Object["status"], status)
+}
+
+// plainStatus returns a copy of the status of a copy, whose messages its cluster writes and people of this one read.
+func plainStatus(remote *unstructured.Unstructured) (status any, ok bool) {
+	if status, ok = remote.Object["status"]; !ok {
+		return nil, false
+	}
+	status = runtime.DeepCopyJSONValue(status)
+	plaintext.Messages(status)
+	return status, true
 }
 
 func isFinalized(local *unstructured.Unstructured) bool {

@@ -102,3 +102,18 @@ func TestForgeCopy(t *testing.T) {
 	assert.Empty(t, got.GetUID())
 	assert.Empty(t, got.GetFinalizers())
 }
+
+// A provider writes messages that people of the consumer read. What is plain already is not copied again.
+func TestMessagesOfACopyArePlain(t *testing.T) {
+	copied := func(message string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"message": message}}}}}
+	}
+	remote := copied("a\u202Eb\nc")
+	status, ok := plainStatus(remote)
+	assert.True(t, ok)
+	assert.Equal(t, copied("a b c").Object["status"], status)
+	assert.Equal(t, copied("a\u202Eb\nc"), remote, "the cached object is shared")
+	assert.True(t, hasNewStatus(copied("other"), remote))
+	assert.False(t, hasNewStatus(copied("a b c"), remote))
+	assert.False(t, hasNewStatus(copied("other"), &unstructured.Unstructured{Object: map[string]any{}}))
+}

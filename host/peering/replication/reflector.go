@@ -264,7 +264,8 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 
 // copyStatus copies the status of a copy, which its cluster can write large and often.
 func (r *reflector) copyStatus(ctx context.Context, locals dynamic.ResourceInterface, item key, local, remote *unstructured.Unstructured) error {
-	status, err := json.Marshal(remote.Object["status"])
+	plain, _ := plainStatus(remote)
+	status, err := json.Marshal(plain)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
@@ -281,7 +282,7 @@ func (r *reflector) copyStatus(ctx context.Context, locals dynamic.ResourceInter
 		return nil
 	}
 	updated := local.DeepCopy()
-	updated.Object["status"] = remote.Object["status"]
+	updated.Object["status"] = plain
 	_, err = locals.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	return err //nolint:wrapcheck // act names the step.
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -67,7 +68,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	}
 	a := &answer{bytes: len(data)}
 	for _, warning := range response.Warnings {
-		a.warnings = append(a.warnings, engine.Plain(warning))
+		a.warnings = append(a.warnings, plaintext.Line(warning))
 	}
 	if response.Deny != nil || response.Skip != nil {
 		return a, l.setRefusal(a, response)
@@ -95,10 +96,10 @@ func (l *link) setRefusal(a *answer, response *contract.Response) error {
 		return fmt.Errorf("policies cannot skip at %s", l.Point)
 	}
 	if deny := response.Deny; deny != nil {
-		a.deny = &contract.Denial{Reason: engine.Plain(deny.Reason), Message: engine.Plain(deny.Message)}
+		a.deny = &contract.Denial{Reason: plaintext.Line(deny.Reason), Message: plaintext.Line(deny.Message)}
 	}
 	if skip := response.Skip; skip != nil {
-		a.skip = &contract.Skip{Reason: engine.Plain(skip.Reason), Message: engine.Plain(skip.Message)}
+		a.skip = &contract.Skip{Reason: plaintext.Line(skip.Reason), Message: plaintext.Line(skip.Message)}
 	}
 	return nil
 }

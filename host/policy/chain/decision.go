@@ -111,6 +111,3 @@ type Observation struct {
 type Observer interface {
 	Observe(Observation)
 }
-
-// PlainText is [engine.Plain], for packages that do not import the engine.
-func PlainText(text string) string { return engine.Plain(text) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -79,7 +80,7 @@ const maxErrorBytes = 4 << 10
 
 // Error implements error. The message is one line of plain text. It names the policy, its
 // code, the class of the failure, and who must act.
-func (e *PolicyError) Error() string { return engine.PlainWithin(e.text(), maxErrorBytes) }
+func (e *PolicyError) Error() string { return plaintext.Within(e.text(), maxErrorBytes) }
 
 func (e *PolicyError) text() string {
 	at := string(e.Point)

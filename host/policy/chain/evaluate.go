@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
@@ -275,7 +276,7 @@ func (c *Chains) apply(l *link, in Input, object map[string]any, operations []op
 		}
 	}
 	for i, path := range kept {
-		kept[i] = engine.PlainWithin(path, maxKeptBytes)
+		kept[i] = plaintext.Within(path, maxKeptBytes)
 	}
 	return change{object: changed, effects: effects, kept: kept}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -247,7 +248,7 @@ func (h *health) report(l *link) Health {
 // maxLastBytes bounds the message of an error that is kept.
 const maxLastBytes = 768
 
-func truncate(text string) string { return engine.PlainWithin(text, maxLastBytes) }
+func truncate(text string) string { return plaintext.Within(text, maxLastBytes) }
 
 // Health returns the health of all bindings, by the names of their points and in the order
 // of the chains.

@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -183,7 +184,7 @@ func (i *instance) call(export string, input []byte) ([]byte, *failure) {
 		return nil, failed
 	}
 	if i.global.failure.Get() != 0 {
-		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", Plain(string(i.reportedError())))}
+		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", plaintext.Line(string(i.reportedError())))}
 	}
 	if status != 0 {
 		return nil, &failure{Guest, i.withGuestMessage(fmt.Sprintf("the module returned %d without an error message; its author should report the error", int32(status)))}
@@ -260,4 +261,4 @@ func (i *instance) withGuestMessage(message string) error {
 }
 
 // printable returns text of a guest for logs and messages.
-func printable(text []byte) string { return PlainLines(string(text)) }
+func printable(text []byte) string { return plaintext.Lines(string(text)) }

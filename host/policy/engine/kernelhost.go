@@ -7,6 +7,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 )
 
 // Level of a log line.
@@ -104,7 +106,7 @@ func (i *instance) log(level Level, address uint64) {
 		return
 	}
 	text := i.block(address)
-	i.lines = append(i.lines, Line{Level: level, Message: Plain(string(text[:min(len(text), maxLineBytes)]))})
+	i.lines = append(i.lines, Line{Level: level, Message: plaintext.Line(string(text[:min(len(text), maxLineBytes)]))})
 }
 
 // variable returns the address of a copy of the variable, or 0 when it is not set.

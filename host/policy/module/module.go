@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -249,7 +250,7 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 	}
 	data, _, err := m.wasm.Call(ctx, contract.ExportValidateSettings, request)
 	if errors.Is(err, engine.Guest) { // it reports what is wrong instead of answering it
-		return &SettingsError{Module: m.Name(), Message: engine.PlainWithin(err.Error(), maxSettingsMessage)}
+		return &SettingsError{Module: m.Name(), Message: plaintext.Within(err.Error(), maxSettingsMessage)}
 	}
 	if err != nil {
 		return fmt.Errorf("validating settings: %w", err)
@@ -266,7 +267,7 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 	case response.Message == "":
 		return &SettingsError{Module: m.Name(), Message: "the module reports no reason, which its author should correct"}
 	default:
-		return &SettingsError{Module: m.Name(), Message: engine.PlainWithin(response.Message, maxSettingsMessage)}
+		return &SettingsError{Module: m.Name(), Message: plaintext.Within(response.Message, maxSettingsMessage)}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
@@ -195,5 +196,5 @@ func EffectText(effect *operation.Effect) string {
 	if len(effect.Keys) > 0 {
 		text += "[" + strings.Join(firstItems(effect.Keys, maxEffectKeys), " ") + "]"
 	}
-	return chain.PlainText(text)
+	return plaintext.Line(text)
 }

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/host/policy/engine"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -136,7 +136,7 @@ func (o *Options) load(ctx context.Context, name string, found *found) (loaded c
 func refuseAfterPanic(err *error) {
 	if cause := recover(); cause != nil {
 		*err = &policymodule.Refusal{Err: fmt.Errorf("the module made Longshore crash (%s): its author must report this, and can build it with another compiler",
-			engine.PlainWithin(fmt.Sprint(cause), maxPanic))}
+			plaintext.Within(fmt.Sprint(cause), maxPanic))}
 	}
 }
 

@@ -181,7 +181,8 @@ func (r *Reconciler) authenticate(ctx context.Context, tenant *authv1beta1.Tenan
 	case err != nil:
 		return ctrl.Result{}, err
 	case issued == nil:
-		return ctrl.Result{}, r.refuse(ctx, tenant, &refusal{reasonPending, "The certificate is being signed by kube-controller-manager."})
+		return ctrl.Result{}, r.refuse(ctx, tenant, &refusal{reasonPending, "The certificate request is approved, and kube-controller-manager signs it within seconds. " +
+			"A cluster where it does not, such as EKS, cannot be a provider."})
 	}
 	params, err := r.Endpoint.AuthParams(ctx, issued.PEM, tenant.Spec.ProxyURL)
 	if errors.Is(err, certificate.ErrNoEndpoint) {

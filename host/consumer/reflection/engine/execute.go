@@ -190,7 +190,7 @@ func (x *execution) resolveConflict(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("reading remote %s: %w", x.resource.Name, err)
 	case !Owned(object, x.in.Facts):
-		x.recordEvent(NameConflict(x.in.Facts, x.resource.Name, name))
+		x.recordEvent(NameConflict(x.in.Facts, KindOf(x.resource.Remote.New()), name))
 		x.requeueAfter(unmanagedRetry)
 		return nil
 	}
@@ -211,7 +211,7 @@ func (x *execution) awaitOtherNode(name, holder string) error {
 	}
 	x.recordEvent(RecordEvent{
 		Type: EventWarning, Reason: ReasonFailedReflection,
-		Message: "A " + x.resource.Name + " named " + name + " in namespace " + x.in.Facts.RemoteNamespace + " of cluster " +
+		Message: KindOf(x.resource.Remote.New()) + " " + name + " in namespace " + x.in.Facts.RemoteNamespace + " of cluster " +
 			x.in.Facts.ProviderClusterID + " still belongs to another virtual node (" + holder + "). Waiting for its deletion.",
 	})
 	x.requeueAfter(otherNodeRetry)

@@ -61,7 +61,7 @@ func TestANameHeldByAnotherVirtualNodeIsRecordedOnce(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return touch() == nil && remote.count("get ShadowPod") > tries+otherNodeTries
 	}, soon, tick)
-	assert.Equal(t, []string{"Warning FailedReflection A pod named web in namespace shop-rome of cluster milan " +
+	assert.Equal(t, []string{"Warning FailedReflection ShadowPod web in namespace shop-rome of cluster milan " +
 		"still belongs to another virtual node (offloading.liqo.io/nodename=another-node). Waiting for its deletion."}, recorded.all())
 
 	require.NoError(t, remote.Delete(t.Context(), other))

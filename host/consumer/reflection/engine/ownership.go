@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"reflect"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -20,9 +22,17 @@ func NameConflict(facts Facts, kind, remoteName string) RecordEvent {
 	return RecordEvent{
 		Type:   EventWarning,
 		Reason: ReasonFailedReflection,
-		Message: "A " + kind + " named " + remoteName + " already exists in namespace " + facts.RemoteNamespace +
+		Message: kind + " " + remoteName + " already exists in namespace " + facts.RemoteNamespace +
 			" of cluster " + facts.ProviderClusterID + " and is not managed by reflection. Rename one of the two, or delete the remote one.",
 	}
+}
+
+// KindOf returns the kind of an object, also of one whose Go type says it.
+func KindOf(object client.Object) string {
+	if kind := object.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
+	return reflect.TypeOf(object).Elem().Name()
 }
 
 // NotReflected is the message of an event on a local object that is not reflected.

@@ -204,7 +204,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		default:
 			return []engine.Action{engine.Requeue{After: d.options.Interval, Reason: "the provider reports too many events"}}, nil
 		}
-		return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil
+		return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels, in.Facts.Now)}, engine.Remember{Value: next}}, nil
 	}}}, nil
 }
 

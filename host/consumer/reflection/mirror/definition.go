@@ -256,7 +256,7 @@ func (d *definition[T]) checkRemote(in engine.Input, hasLocal bool) engine.Actio
 	case !hasLocal:
 		return engine.Keep{Reason: "the remote object is not managed by reflection"}
 	default:
-		return engine.NameConflict(in.Facts, d.kind.name, in.Remote.GetName())
+		return engine.NameConflict(in.Facts, engine.KindOf(in.Remote), in.Remote.GetName())
 	}
 }
 

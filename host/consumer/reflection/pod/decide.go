@@ -138,7 +138,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		if o.local == nil {
 			return keep(keepUnmanaged), nil
 		}
-		return []engine.Action{engine.NameConflict(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
+		return []engine.Action{engine.NameConflict(in.Facts, "Pod or ShadowPod", in.Key.Name)}, nil
 	case o.local == nil:
 		return append(o.deleteOrphans(), keep(keepLocalPodGone)...), nil
 	case o.shadow != nil && !belongsTo(o.shadow, o.local):
