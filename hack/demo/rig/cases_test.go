@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -130,7 +131,7 @@ func (step *reportStep) do(t *testing.T, c *rig.Cluster, where string) {
 	case step.Absent != "":
 		for _, object := range documents(t, step.Absent) {
 			planetest.Until(t, func(t planetest.T) bool {
-				return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object)) == nil && object.GetUID() == ""
+				return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 			}, casePatience, every, "%s: %s does not exist", where, object.GetName())
 		}
 	case step.Event != nil:
