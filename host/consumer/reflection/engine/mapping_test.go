@@ -18,17 +18,33 @@ func mappedAs(phase offloadingv1beta1.MappingPhase, message string) func(remote 
 	}
 }
 
+// mappingRow is a NamespaceMap, the namespaces that are reflected, and those that must be.
+type mappingRow struct {
+	desired  map[string]string
+	current  map[string]offloadingv1beta1.RemoteNamespaceStatus
+	followed map[string]string
+	want     map[string]target
+}
+
+func checkMapping(t *testing.T, rows map[string]mappingRow) {
+	t.Helper()
+	for name, tc := range rows {
+		t.Run(name, func(t *testing.T) {
+			nm := namespaceMap(nil)
+			nm.Spec.DesiredMapping, nm.Status.CurrentMapping = tc.desired, tc.current
+			got, ok := mapping(t.Context(), []client.Object{nm}, tc.followed)
+			require.True(t, ok)
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
 // A malicious provider writes the status of the NamespaceMap: what it adds would send it the
 // Secrets of any namespace.
 func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 	accepted, ending := mappedAs(offloadingv1beta1.MappingAccepted, ""), mappedAs(offloadingv1beta1.MappingAccepted, "is being deleted")
 	failing := mappedAs(offloadingv1beta1.MappingCreationLoopBackOff, "")
-	cases := map[string]struct {
-		desired  map[string]string
-		current  map[string]offloadingv1beta1.RemoteNamespaceStatus
-		followed map[string]string
-		want     map[string]target
-	}{
+	checkMapping(t, map[string]mappingRow{
 		"what was asked for is reflected": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")},
 			want: map[string]target{"shop": {remote: "shop-rome"}},
@@ -49,6 +65,36 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			desired: map[string]string{"shop": "shop-2"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")},
 			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
 		},
+		"one that the provider deletes and that is no longer requested is withdrawn": {
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": ending("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
+		},
+		"a requested namespace that is not reported does not begin": {
+			desired: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
+		},
+		"nor does one continue under another name": {
+			desired: map[string]string{"shop": "shop-2"}, followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
+		},
+		"what is neither requested nor reported ends": {followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{}},
+		"what the provider has not created yet does not begin": {
+			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
+			want: map[string]target{},
+		},
+		"what fails and is no longer asked for ends": {
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
+			want: map[string]target{},
+		},
+		"an empty name is none": {
+			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("")}, want: map[string]target{},
+		},
+	})
+}
+
+// What runs in a namespace that is still requested goes on, whatever the provider reports of it.
+func TestANamespaceThatIsRequestedContinues(t *testing.T) {
+	accepted, ending := mappedAs(offloadingv1beta1.MappingAccepted, ""), mappedAs(offloadingv1beta1.MappingAccepted, "is being deleted")
+	failing := mappedAs(offloadingv1beta1.MappingCreationLoopBackOff, "")
+	checkMapping(t, map[string]mappingRow{
 		"a namespace that the provider fails to restore continues": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
@@ -66,13 +112,6 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}},
 			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome", isEnding: true}},
 		},
-		"one that the provider deletes and that is no longer requested is withdrawn": {
-			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": ending("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
-			want: map[string]target{"shop": {remote: "shop-rome", isWithdrawn: true}},
-		},
-		"a requested namespace that is not reported does not begin": {
-			desired: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
-		},
 		"a requested namespace that the provider reports under another name continues": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("loot")},
 			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
@@ -82,31 +121,7 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "loot", Phase: offloadingv1beta1.MappingTerminating}},
 			followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{"shop": {remote: "shop-rome"}},
 		},
-		"nor does one continue under another name": {
-			desired: map[string]string{"shop": "shop-2"}, followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{},
-		},
-		"what is neither requested nor reported ends": {followed: map[string]string{"shop": "shop-rome"}, want: map[string]target{}},
-		"what the provider has not created yet does not begin": {
-			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
-			want: map[string]target{},
-		},
-		"what fails and is no longer asked for ends": {
-			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
-			want: map[string]target{},
-		},
-		"an empty name is none": {
-			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("")}, want: map[string]target{},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			nm := namespaceMap(nil)
-			nm.Spec.DesiredMapping, nm.Status.CurrentMapping = tc.desired, tc.current
-			got, ok := mapping(t.Context(), []client.Object{nm}, tc.followed)
-			require.True(t, ok)
-			assert.Equal(t, tc.want, got)
-		})
-	}
+	})
 }
 
 // What an unmapped namespace is: the provider accepted it after it was looked up, does not report it as it was
