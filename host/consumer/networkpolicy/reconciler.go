@@ -35,7 +35,7 @@ const (
 	maxNamed = 3
 	// lookInterval is how often pods are looked for: they may have been offloaded meanwhile. The manager does
 	// not cache pods.
-	lookInterval = time.Minute
+	lookInterval = 5 * time.Minute
 	// reportInterval is how often a NetworkPolicy is reported: events expire after an hour.
 	reportInterval = 30 * time.Minute
 )
