@@ -205,7 +205,7 @@ func (c *threeClusters) chain(t *testing.T) {
 func (c *threeClusters) leaveOne(t *testing.T) {
 	before := pods(t, c.turin.Cluster, "shop-rome", nil)
 	require.Len(t, before, 1)
-	c.shell.ok(t, "unpeer --kubeconfig @rome --remote-kubeconfig @milan")
+	c.shell.ok(t, "unpeer --kubeconfig @rome --remote-kubeconfig @milan --skip-confirm")
 	after := pods(t, c.turin.Cluster, "shop-rome", nil)
 	require.Len(t, after, 1)
 	assert.Equal(t, before[0].UID, after[0].UID)
