@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -330,11 +331,26 @@ func namespaces(s *snapshot) []Problem {
 			problem.Message, problem.Actor = strings.TrimSpace("It is offloaded until its remote namespaces are gone. "+offload.Problem(nso)), ""
 			problem.Action = "Longshore continues. If a cluster is lost for good, run longshorectl force unpeer for it."
 		default:
-			continue
+			if !isLate(nso, s.now) {
+				continue
+			}
+			problem.Message, problem.Action = "Remote namespaces are not ready for minutes: "+offload.Problem(nso), "Ask the administrator of that cluster."
 		}
 		found = append(found, problem)
 	}
 	return found
+}
+
+// isLate reports whether a remote namespace takes too long to become ready.
+func isLate(nso *offloadingv1beta1.NamespaceOffloading, now time.Time) bool {
+	for _, conditions := range nso.Status.RemoteNamespacesConditions {
+		for _, c := range conditions {
+			if c.Type == offloadingv1beta1.NamespaceReady && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > patience {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // remoteNamespaces returns the namespaces of consumers that this cluster, as their provider, is deleting.

@@ -3,12 +3,29 @@ package status
 import (
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
+
+// A provider may say for ever that it creates or deletes a remote namespace.
+func TestARemoteNamespaceThatDoesNotBecomeReadyIsAProblem(t *testing.T) {
+	since := func(at time.Time) func(*snapshot) {
+		return func(s *snapshot) {
+			s.offloadings.Items[0].Status.OffloadingPhase = offloadingv1beta1.InProgressOffloadingPhaseType
+			s.offloadings.Items[0].Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{"milan": {
+				{Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: "Terminating", Message: "It waits.", LastTransitionTime: metav1.NewTime(at)},
+			}}
+		}
+	}
+	checkProblems(t, map[string]problemRow{
+		"a moment ago": {since(now.Add(-time.Minute)), "", ""},
+		"for minutes":  {since(now.Add(-time.Hour)), "rome", "Remote namespaces are not ready for minutes: milan: Terminating: It waits."},
+	})
+}
 
 func TestProblemsOfPoliciesClaimsAndPeersNameWhoMustAct(t *testing.T) {
 	claimIs := func(cluster, state string) func(*snapshot) {

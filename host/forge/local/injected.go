@@ -35,8 +35,8 @@ func InjectedContainers(status *corev1.PodStatus, spec *corev1.PodSpec) []string
 	return names
 }
 
-// followOwnContainers makes phase, readiness and completion of a pod with injected containers those that a kubelet
-// reports of the local pod's containers. Otherwise a sidecar of the provider would keep a Job from completing. A
+// followOwnContainers makes the phase of a pod with injected containers that which a kubelet reports of the local
+// pod's containers. Otherwise a sidecar of the provider would keep a Job from completing. A
 // terminal phase is final, with its reason.
 func followOwnContainers(status *corev1.PodStatus, in PodStatusInput) {
 	phase := ownPhase(status, &in.Local.Spec)
@@ -45,16 +45,22 @@ func followOwnContainers(status *corev1.PodStatus, in PodStatusInput) {
 	} else if phase != status.Phase {
 		status.Phase, status.Reason, status.Message = phase, "", ""
 	}
+}
+
+// followOwnReadiness sets the conditions of readiness by the pod's own containers where the provider's are by others,
+// or are true in vain: of a container that has ended and was created again, for example, the end stays.
+func followOwnReadiness(status *corev1.PodStatus, in PodStatusInput, isInjected bool) {
+	isUnready := slices.ContainsFunc(status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !s.Ready })
 	for _, conditionType := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
-		if condition := podCondition(status, conditionType); condition != nil {
-			followOwnReadiness(condition, status, in)
+		condition := podCondition(status, conditionType)
+		if condition != nil && (isInjected || isUnready && condition.Status == corev1.ConditionTrue) {
+			setOwnReadiness(condition, status, in)
 		}
 	}
 }
 
-// followOwnReadiness sets a condition of readiness by the pod's own containers: the provider may report one that is
-// true by its containers alone.
-func followOwnReadiness(condition *corev1.PodCondition, status *corev1.PodStatus, in PodStatusInput) {
+// setOwnReadiness sets a condition of readiness by the pod's own containers.
+func setOwnReadiness(condition *corev1.PodCondition, status *corev1.PodStatus, in PodStatusInput) {
 	before, at, spec := condition.Status, transition(in.Now), &in.Local.Spec
 	isReady := areReady(status, spec)
 	switch {

@@ -75,22 +75,26 @@ func TestInjectedContainersDoNotCount(t *testing.T) {
 }
 
 // A provider says that a pod is ready, and reports containers that the pod does not have.
-func TestAPodWithoutItsOwnContainersIsNotReady(t *testing.T) {
+func TestAPodIsReadyByItsOwnContainers(t *testing.T) {
 	condition := func(kind corev1.PodConditionType) corev1.PodCondition {
 		return corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(earlier)}
 	}
 	for name, tc := range map[string]struct {
 		own     []corev1.ContainerStatus
+		foreign int
 		isReady bool
 	}{
-		"none of its own": {}, "its own waits": {own: []corev1.ContainerStatus{{Name: "web"}}},
-		"its own is ready": {own: []corev1.ContainerStatus{runningContainer("web")}, isReady: true},
+		"none of its own": {foreign: 500}, "its own waits": {own: []corev1.ContainerStatus{{Name: "web"}}, foreign: 500},
+		"its own is ready":                         {own: []corev1.ContainerStatus{runningContainer("web")}, foreign: 500, isReady: true},
+		"its own waits, and only it":               {own: []corev1.ContainerStatus{{Name: "web"}}},
+		"its own is ready, and it is the only one": {own: []corev1.ContainerStatus{runningContainer("web")}, isReady: true},
+		"no container is reported":                 {isReady: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOf(0)
 			pod.Spec.Containers = []corev1.Container{{Name: "web"}}
 			reported := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: tc.own, Conditions: []corev1.PodCondition{condition(corev1.ContainersReady), condition(corev1.PodReady)}}
-			for i := range 500 {
+			for i := range tc.foreign {
 				reported.ContainerStatuses = append(reported.ContainerStatuses, runningContainer(fmt.Sprint("proxy-", i)))
 			}
 			in := local.PodStatusInput{Local: pod, Remote: &corev1.Pod{Status: reported}, Now: now}

@@ -70,6 +70,7 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	if len(injected) > 0 {
 		followOwnContainers(status, in)
 	}
+	followOwnReadiness(status, in, len(injected) > 0)
 	fit(status, &in.Local.Spec)
 	keepLocalConditions(status, in)
 	translatePodGenerations(status, in)

@@ -43,7 +43,7 @@ func largestReported(containers int) *corev1.PodStatus {
 		for i := range count {
 			status := corev1.ContainerStatus{
 				Name: fmt.Sprintf("%s-%d", sort, i), Image: "registry.example.com:5000/" + strings.Repeat("i", 200), ImageID: "registry.example.com:5000/" + strings.Repeat("i", 200) + "@sha256:" + strings.Repeat("a", 64),
-				ContainerID: "containerd://" + strings.Repeat("b", 64), RestartCount: 7, Started: ptr.To(true),
+				ContainerID: "containerd://" + strings.Repeat("b", 64), RestartCount: 7, Started: ptr.To(true), Ready: true,
 				State: corev1.ContainerState{Terminated: terminated}, LastTerminationState: corev1.ContainerState{Terminated: terminated},
 				User: &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1000, GID: 1000, SupplementalGroups: []int64{1, 2, 3}}},
 			}

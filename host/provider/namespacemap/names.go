@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
@@ -36,6 +38,9 @@ func (n *Names) Validate() error {
 // this name. tenants are the cluster IDs of all consumers. A name that ends in "-" and a cluster ID
 // is reserved for that consumer; of several such IDs the longest counts.
 func (n *Names) Check(remote, origin string, tenants []string) error {
+	if problems := validation.IsDNS1123Label(remote); len(problems) > 0 {
+		return fmt.Errorf("namespace %q: %w: %s", remote, errInvalidName, problems[0])
+	}
 	owner := ""
 	for _, id := range append(slices.Clone(tenants), origin) {
 		if strings.HasSuffix(remote, "-"+id) && len(id) > len(owner) {

@@ -1,6 +1,7 @@
 package namespacemap
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -41,6 +42,15 @@ func TestNamesCheck(t *testing.T) {
 			}
 			assert.NoError(t, err)
 		})
+	}
+}
+
+// The API server would be asked in vain, each time.
+func TestNamesThatNoNamespaceCanHave(t *testing.T) {
+	for _, remote := range []string{"", "UPPER", "a.b", "a_b", "-a", "a-", strings.Repeat("a", 64), "x\ny"} {
+		err := (&Names{}).Check(remote, "rome", nil)
+		require.ErrorIs(t, err, errInvalidName, "%q", remote)
+		assert.True(t, needsChange(err))
 	}
 }
 

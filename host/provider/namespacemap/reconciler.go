@@ -68,6 +68,8 @@ var (
 	errShared = errors.New("two local namespaces cannot share a remote namespace")
 	// errReserved is the error of a mapping to a name that the consumer may not use.
 	errReserved = errors.New("the name is reserved by the provider")
+	// errInvalidName is the error of a mapping to a name that no namespace can have.
+	errInvalidName = errors.New("no namespace can have the name")
 	// errTooMany is the error of a mapping of a consumer that has as many namespaces as it may have.
 	errTooMany = errors.New("the provider gives this consumer no more namespaces: offload fewer, or ask the provider to raise provider.limits.namespaces")
 	// errTooLarge is the error of a mapping of a NamespaceMap that has more than it may have.
@@ -433,7 +435,7 @@ func (e *terminatingError) Error() string {
 
 // needsChange reports whether only another mapping, or the end of one, helps. Both cause an event.
 func needsChange(err error) bool {
-	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errTooMany) ||
+	return errors.Is(err, errShared) || errors.Is(err, errReserved) || errors.Is(err, errInvalidName) || errors.Is(err, errTooMany) ||
 		errors.Is(err, errTooLarge) || errors.Is(err, errOther)
 }
 
