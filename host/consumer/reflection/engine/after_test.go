@@ -67,9 +67,8 @@ func TestResourcesThatCanWaitAreReadSlowly(t *testing.T) {
 	w.engine.later = rate.NewLimiter(rate.Every(24*time.Hour), 1)
 	w.run(t)
 	require.Eventually(t, func() bool {
-		return remote.count("watch ShadowPodList") == 2 && remote.count("watch ConfigMapList") == 1
-	}, soon, tick)
-	assert.Equal(t, 5, remote.openWatches(), "ShadowPods and pods of two namespaces, and the ConfigMaps of one")
+		return remote.count("watch ShadowPodList") == 2 && remote.count("watch ConfigMapList") == 1 && remote.openWatches() == 5
+	}, soon, tick, "ShadowPods and pods of two namespaces, and the ConfigMaps of one")
 	w.remap(t, nil)
 	require.Eventually(t, func() bool { return remote.openWatches() == 0 }, soon, tick, "the one that waits is released, too")
 	w.end()
