@@ -14,6 +14,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
@@ -133,11 +134,7 @@ func listed(what string, names []string) string {
 		return ""
 	}
 	slices.Sort(names)
-	more := ""
-	if count := len(names); count > named {
-		names, more = names[:named], fmt.Sprintf(" and %d more", count-named)
-	}
-	return what + ": " + strings.Join(names, ", ") + more + "."
+	return what + ": " + plaintext.Names(names, named) + "."
 }
 
 // sentences joins those that are not empty, each in a line.

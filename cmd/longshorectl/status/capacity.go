@@ -11,6 +11,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
+	"github.com/longshore-dev/longshore/host/kit/plaintext"
 	"github.com/longshore-dev/longshore/host/kit/quantity"
 	"github.com/longshore-dev/longshore/host/planner"
 )
@@ -18,7 +19,6 @@ import (
 // capacity returns the virtual nodes whose pods request more than they have, and those whose capacity is
 // held by pods that no node of the provider takes.
 func capacity(s *snapshot) []Problem {
-	const shown = 3
 	var found []Problem
 	for i := range s.virtualNodes.Items {
 		vn := &s.virtualNodes.Items[i]
@@ -40,11 +40,7 @@ func capacity(s *snapshot) []Problem {
 		if len(pods) == 0 {
 			continue
 		}
-		names := strings.Join(pods[:min(len(pods), shown)], ", ")
-		if more := len(pods) - shown; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
-		problem.Message = fmt.Sprintf("No node of the provider takes pods that hold %s of it: %s.", amounts(held), names)
+		problem.Message = fmt.Sprintf("No node of the provider takes pods that hold %s of it: %s.", amounts(held), plaintext.Names(pods, named))
 		problem.Action = "Delete them, or let them request what a node of the provider has: longshorectl explain says what is missing."
 		found = append(found, problem)
 	}

@@ -159,14 +159,12 @@ func describePods(groups map[[3]string]*faulty) []Problem {
 func (f *faulty) problem(message string) Problem {
 	first := f.pods[0]
 	var names []string
-	for _, pod := range f.pods[:min(named, len(f.pods))] {
+	for _, pod := range f.pods {
 		names = append(names, pod.Namespace+"/"+pod.Name)
 	}
 	object := "Pod " + names[0]
-	if more := len(f.pods) - named; more > 0 {
-		object = fmt.Sprintf("%d Pods: %s and %d more", len(f.pods), strings.Join(names, ", "), more)
-	} else if len(names) > 1 {
-		object = fmt.Sprintf("%d Pods: %s", len(names), strings.Join(names, ", "))
+	if len(names) > 1 {
+		object = fmt.Sprintf("%d Pods: %s", len(names), plaintext.Names(names, named))
 	}
 	action := fmt.Sprintf("The cause of one, and who can correct it: longshorectl explain -n %s pod/%s", first.Namespace, first.Name)
 	return Problem{Peer: f.peer, Object: object, Message: message, Actor: f.actor, Action: action}

@@ -3,6 +3,7 @@
 package plaintext
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 )
@@ -25,6 +26,15 @@ func Within(text string, most int) string {
 // Lines is [Line] for text of several lines: it keeps line breaks and tabs.
 func Lines(text string) string {
 	return clean(text, func(r rune) bool { return r == '\n' || r == '\t' })
+}
+
+// Names returns the first names, at most the given number, and how many more there are.
+func Names(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Messages makes the texts of the fields message and reason plain, anywhere in a value of JSON, in place.

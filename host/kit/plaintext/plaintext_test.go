@@ -34,3 +34,9 @@ func TestMessagesArePlain(t *testing.T) {
 		"conditions": []any{map[string]any{"reason": "a b", "message": "c d", "type": "Ready"}, "text"},
 	}, status)
 }
+
+func TestNames(t *testing.T) {
+	assert.Empty(t, Names(nil, 2))
+	assert.Equal(t, "a, b", Names([]string{"a", "b"}, 2))
+	assert.Equal(t, "a, b and 2 more", Names([]string{"a", "b", "c", "d"}, 2))
+}
