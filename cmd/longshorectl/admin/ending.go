@@ -49,7 +49,7 @@ func (c *Cluster) Ending(ctx context.Context, provider liqocorev1beta1.ClusterID
 	}
 	return sentences(
 		listed(fmt.Sprintf("With its last virtual node, cluster %q deletes the remote namespaces of", provider), namespaces), pods,
-		listed("These claims lose their data, unless its volumes are retained", withData(claims.Items)),
+		listed("These claims lose their data, unless the volumes are retained", withData(claims.Items)),
 	), nil
 }
 

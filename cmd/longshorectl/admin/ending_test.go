@@ -51,7 +51,7 @@ func reader(objects ...client.Object) *Cluster {
 
 func TestWhatEndsWithVirtualNodes(t *testing.T) {
 	const created = offloadingv1beta1.RemoteClaimCreated
-	const asks = "These claims lose their data, unless its volumes are retained: "
+	const asks = "These claims lose their data, unless the volumes are retained: "
 	const deletes = `With its last virtual node, cluster "milan" deletes the remote namespaces of: `
 	const bare = "These pods have no controller, which would create them again: "
 	leaving := virtualNode("milan", "milan")

@@ -44,7 +44,7 @@ func uninstallLines(t *testing.T, s *shell) {
 	})
 
 	for _, command := range []string{"delete resourceslice milan --kubeconfig @rome", "unpeer --kubeconfig @rome --remote-kubeconfig @milan"} {
-		s.fails(t, command, 2, "These claims lose their data, unless its volumes are retained: leaving/data. Continue? [y/N]")
+		s.fails(t, command, 2, "These claims lose their data, unless the volumes are retained: leaving/data. Continue? [y/N]")
 	}
 	reader, before := startHowTos(t, s.rig), hookLogs(t, s.logs)
 	reader.runs(t, "helm --kubeconfig rome.kubeconfig uninstall longshore --namespace longshore")
